@@ -46,7 +46,7 @@ IN_A_WORKER = (
     *("extras.allocator", "extras.profiler_trace"),
     *("extras.compile_runs", "extras.start_up", "extras.shapes"),
     *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
-    "protocol.phase_timeouts_s",
+    *("protocol.phase_timeouts_s", "protocol.ddp"),
 )
 """Settings that need a worker process."""
 T = TypeVar("T")

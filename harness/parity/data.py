@@ -186,9 +186,13 @@ def _half(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 def _change_inputs(variant: Variant, more: int) -> bool:
     """Changes the inputs and the target in place. Returns whether any of them has changed."""
-    program = variant.program
-    given = named_tensors((program.args, dict(program.kwargs), program.target), "given")
-    changed = [_change_input(tensor, more) for tensor in {id(t): t for _, t in given}.values()]
+    return change_tensors(variant.program.given(), more)
+
+
+def change_tensors(given: object, more: int = 0) -> bool:
+    """Changes these inputs and targets in place. Returns whether any has changed. ``more``: otherwise."""
+    tensors = {id(tensor): tensor for _, tensor in named_tensors(given, "given")}
+    changed = [_change_input(tensor, more) for tensor in tensors.values()]
     return any(changed)
 
 

@@ -372,8 +372,8 @@ class Variant:
         """Whether later steps of a sample differ from sample to sample, by a schedule of the user's own."""
         return self.program.optimizer is not None or self.program.scheduler is not None
 
-    def rewind(self) -> None:
-        """Before each sample: every sample does the same work. Schedules go on, as in a real loop."""
+    def rewind(self, steps: int = 1) -> None:  # noqa: ARG002 - ranks need it
+        """Before each sample of so many steps: all do the same work. Schedules go on, as in a real loop."""
         if self.rewinds:
             self._put_back(self._initial)
 
@@ -398,15 +398,12 @@ class Variant:
 
     def _mutable(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors that a step may change in place, by name."""
-        yield from named_tensors(self._given(), "given")
+        yield from named_tensors(self.program.given(), "given")
         for name, buffer in self.program.module.named_buffers():
             yield f"buffer.{name}", buffer
         if self._update is not None:
             yield from ((f"parameter.{name}", weight) for name, weight in self._update.weights.items())
             yield from self._update.state()
-
-    def _given(self) -> tuple[Any, ...]:
-        return self.program.args, self.program.kwargs, self.program.target
 
     def results(self, loss: Any, output: Any, take: Take) -> dict[str, torch.Tensor]:
         """What ``take`` keeps of one step, by name: loss, outputs, gradients, buffers. All are dense.
@@ -444,7 +441,7 @@ class Variant:
     def release(self) -> None:
         """Drops the gradients that the last step left."""
         self.program.module.zero_grad(set_to_none=True)
-        for _, tensor in named_tensors(self._given(), "given"):
+        for _, tensor in named_tensors(self.program.given(), "given"):
             tensor.grad = None
 
     def persistent_bytes(self) -> int:
@@ -454,7 +451,8 @@ class Variant:
         """
         tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
         tensors += [state for _, state in self._update.state()] if self._update is not None else []
-        tensors += [t for _, t in named_tensors(self._given(), "given")]
+        own = self.program.args, self.program.kwargs, self.program.target
+        tensors += [t for _, t in named_tensors(own, "given")]
         plain = [part.untyped_storage() for tensor in tensors for _, part in inner_tensors("", tensor)]
         return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -41,7 +42,17 @@ class Workbench:
         self.loss_scale = 1.0
         self.timeout_s = job.protocol.timeout_s
 
-    def variant(self, kind: Precision | None = None, *, exact: bool = False) -> Variant:
+    def timed_variant(self, candidate: str = "") -> Variant:
+        """For the rounds: a candidate, not compiled yet, or the baseline (``""``), at its precision."""
+        return self.variant(self.precision if candidate else self.baseline_precision)
+
+    def variant(
+        self,
+        kind: Precision | None = None,
+        *,
+        exact: bool = False,
+        make: Callable[..., Variant] = Variant,
+    ) -> Variant:
         """Eager on a fresh copy. ``exact``: in fp64, with the weights and inputs of the timed variants."""
         kind = kind or self.precision
         full = precision("float32", self.device.type)  # no autocast
@@ -49,7 +60,7 @@ class Workbench:
         made = self._replica(kind, exact=exact)
         used = full if exact else kind
         protocol = self._job.protocol
-        return Variant(made, used, self.device, switches=switches, exact=exact, protocol=protocol)
+        return make(made, used, self.device, switches=switches, exact=exact, protocol=protocol)
 
     def settle(self) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""

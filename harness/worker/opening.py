@@ -55,8 +55,10 @@ class Opening:
         say: Callable[[str], None],
         build: Build | None,
         first_data_only: str = "",
+        make_bench: Callable[[Job, torch.device, Workload], Workbench] = Workbench,
     ) -> None:
         self._first_data_only = first_data_only
+        self._make_bench = make_bench
         self.imported: between.Imported | None = None
         self.checks: Checks | None = None  # None without parity
         self.watch = Watch()
@@ -76,10 +78,10 @@ class Opening:
             of(self._device).open()
             settle(self._device)
         with attempting("open", Status.MODEL_FAIL_TO_LOAD):
-            workload = self._build()
+            workload = self.build()
             if imported is not None:
                 self.imported, workload = between.imported(imported, workload)
-        self.bench = Workbench(self._job, self._device, workload)
+        self.bench = self._make_bench(self._job, self._device, workload)
         self._settle("while it is built")
         set_threads(self._job.protocol.threads)
         # the candidate's first step is the first of a process that races or has a stream of shapes
@@ -133,7 +135,8 @@ class Opening:
             f"dropout ({rates}) is {KEPT_DROPOUT:g}: it runs and drops nothing (--dropout=keep leaves it)",
         )
 
-    def _build(self) -> Workload:
+    def build(self) -> Workload:
+        """The suite's workload, checked, with the loss and the seed of the job."""
         seed_everything(self._job.protocol.seed)
         build = self._builder or load_suite(self._job.case.suite).build
         workload = build(self._job.case)

@@ -42,6 +42,7 @@ from harness.timing.warm_up import warm_up
 from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
+from harness.worker.ranks.team import Team
 from harness.worker.status_page import Activity
 from harness.workload import Build
 
@@ -75,7 +76,9 @@ class Session:
         self._device = torch.device(job.device)
         self._variants: dict[str, Variant] = {}
         # candidates that are copied before the timed eager; -1: it is the first, and ``open`` copies it
-        self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
+        first = 0 if job.protocol.ddp else -1  # with ranks, ``open`` makes references only
+        self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or first
+        self._team: Team | None = None
         self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
         self._baseline_step_s = math.nan
         self._iterations = 1
@@ -100,7 +103,13 @@ class Session:
         ``first_data_only``: why parity is not checked on other data ("": it is).
         """
         # not kept: it holds tensors
-        opening = Opening(self._job, self._device, self._say, self._builder, first_data_only)
+        if self._job.protocol.ddp:
+            self._team = Team(self._job, self._builder, self._compilers)
+            self._job = self._team.job
+        make_bench = Workbench if self._team is None else self._team.bench
+        opening = Opening(
+            self._job, self._device, self._say, self._builder, first_data_only, make_bench=make_bench
+        )
         facts = opening.open(imported)
         self._bench, self._checks, self._watch = opening.bench, opening.checks, opening.watch
         self._rounds.look = self._watch.look
@@ -185,13 +194,13 @@ class Session:
         self._say("eager", BASELINE)
         with attempting("eager", Status.EAGER_FAIL_TO_RUN, Status.EAGER_1ST_RUN_OOM):
             first = self._variants.pop(BASELINE)
-            self._variants[BASELINE] = self._bench.variant(self._bench.baseline_precision)
+            self._variants[BASELINE] = self._bench.timed_variant()
             self._watch.moved(first, self._variants[BASELINE])
 
     def _compile(self, candidate: str) -> tuple[Variant, Compiled, FirstCalls | None, dict[str, Scalar]]:
         """Compiles, and runs the first calls, whose results the check needs."""
         bench, start_up = self._bench, self._start_up
-        variant = bench.variant()
+        variant = bench.timed_variant(candidate)
         source = self._job.own_compilers.get(candidate, "")
         backend = self._compilers.get(candidate) or load_backend(candidate, source, start_up.package)
         results = None
@@ -354,7 +363,7 @@ class Session:
                 variant.release()
             except Exception as error:
                 log_traceback()
-                if of(self._device).accelerated and not of(self._device).healthy():
+                if self._team or (of(self._device).accelerated and not of(self._device).healthy()):
                     raise  # no later step can run in this process, either
                 failed[name] = describe_failure(error, "finish")
                 continue

@@ -62,6 +62,13 @@ def _fixed_shapes(comparison: Comparison) -> bool:
     return not (_changes_shapes(comparison) or comparison.record.job.extras.shapes)
 
 
+def _ranks_on_few_cpus(c: Comparison) -> str:
+    """``2 processes on 2 CPUs``, where a rank of ``--ddp`` has no more than one; "" else."""
+    ranks, cpus = c.record.job.protocol.ddp, finite(c.record.environment.get("cpus_usable"))
+    few = bool(ranks and cpus) and ranks >= (cpus or 0) and not of(c.record.job.device).accelerated
+    return f"{ranks} processes on {counted(int(cpus or 0), 'CPU')}" if few else ""
+
+
 def _borrowed(c: Comparison) -> bool:
     assumed = c.estimate is not None and c.estimate.assumed_sd is not None
     return assumed and not c.record.calibrated and of(c.record.job.device).accelerated
@@ -79,6 +86,7 @@ HOLDS: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "few_processes": lambda c: (
             bool(c.record.job.environments) and c.estimate is not None and c.estimate.processes < LEAST_ACROSS
         ),
+        "few_cpus": lambda c: bool(_ranks_on_few_cpus(c)),
         "changing_shapes": _changes_shapes,
         "skipped": lambda c: c.status is Status.SKIP,
         "partly_compiled": lambda c: (
@@ -96,6 +104,7 @@ NAMES: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "skipped": lambda c: (
             f"{c.record.job.case.name}: {c.record.failure.message}" if c.record.failure else ""
         ),
+        "few_cpus": _ranks_on_few_cpus,
         "partly_compiled": lambda c: c.record.candidate,
         "other_baseline": lambda c: str(c.record.job.baseline_dtype),
         "environments": lambda c: c.record.job.environments[0].name,

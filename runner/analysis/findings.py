@@ -118,7 +118,7 @@ def _number(comparison: Comparison, name: str) -> float:
 def _wrong(comparison: Comparison) -> str:
     parity, failure = comparison.record.parity, comparison.record.failure
     if parity is None:
-        return "failed"
+        return failure.message if failure is not None else "failed"
     if failure is not None and not parity.failed:  # at another size, with --shapes
         return failure.message
     text = f"{parity.failed} of {parity.tensors} tensors differ too much"

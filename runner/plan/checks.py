@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from harness import devices
+from harness.backends import with_ranks
 from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
 from harness.settings import Given
@@ -36,6 +37,8 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     asked = any(one.key in given for one in COMPILERS)
     if not asked and all(devices.of(device).has_graphs for device in config.devices):
         chosen = (*chosen, DEFAULT_WITH_GRAPHS)
+    if not asked and config.protocol.ddp:
+        chosen = tuple(filter(with_ranks, chosen))
     if COMPILE_MODE.key in given:
         meant = COMPILE_MODES[value_of(COMPILE_MODE.shown, COMPILE_MODE.kind, given[COMPILE_MODE.key])]
         if asked:
@@ -93,7 +96,8 @@ def check(config: RunConfig, names: Names = FLAGS) -> None:
     for sentence, broken in RULES.items():
         if broken(config):
             last = (config.partition.total or 1) - 1
-            text = sentence.format(c=config, bundled=", ".join(_bundled(config)), last=last)
+            lists = {"bundled": ", ".join(_bundled(config)), "alone": ", ".join(_alone(config))}
+            text = sentence.format(c=config, last=last, **lists)
             raise UsageError(NAME.sub(name, text))
     _check_devices(config, names)
     allocators.library_of(config.extras.allocator, asked=_name(names, "extras.allocator"))
@@ -125,6 +129,19 @@ def _check_devices(config: RunConfig, names: Names) -> None:
 
 def _bundled(config: RunConfig) -> list[str]:
     return [name for name in config.suites if name in suite_names()]
+
+
+def _has_more_than_steps(config: RunConfig) -> bool:
+    """Or has other steps than plain training steps in one process after the other."""
+    options, extras = config.options, config.extras
+    changing = options.dynamic_shapes or options.dynamic_batch or options.nopython or options.whole_step
+    more = bool(config.environments) or extras.times_compiling or extras.localize or changing
+    return more or config.protocol.gradient_accumulation > 1 or {*config.modes} != {Mode.TRAINING}
+
+
+def _alone(config: RunConfig) -> list[str]:
+    """The candidates that cannot compile for several processes."""
+    return [name for name in config.compilers if not with_ranks(name)]
 
 
 def _sweeps(config: RunConfig, axis: str) -> bool:
@@ -183,6 +200,17 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.scheduler> changes an optimizer's learning rate; leave it out, or add <protocol.optimizer>": (
         lambda c: c.protocol.scheduler != "none" and c.protocol.optimizer == "none"
     ),
+    "<protocol.ddp> takes the first devices of a kind; write <devices=cpu> or <devices=cuda>": (
+        lambda c: c.protocol.ddp > 0 and not {*c.devices} <= {"cpu", "cuda"}
+    ),
+    "<protocol.ddp> measures a plain training step, compiled with a graph break; leave <modes=inference>, "
+    "<modes=generate>, <environments>, <extras.compile_runs>, <extras.start_up>, <extras.shapes>, "
+    "<extras.localize=True>, <options.dynamic_shapes=True>, <options.dynamic_batch=True>, "
+    "<options.nopython=True>, <options.whole_step=True> and <protocol.gradient_accumulation> out": (
+        lambda c: c.protocol.ddp > 0 and _has_more_than_steps(c)
+    ),
+    "<compilers>: {alone} cannot compile for <protocol.ddp>, inside DistributedDataParallel or without CUDA "
+    "graphs; leave one of them out": lambda c: c.protocol.ddp > 0 and bool(_alone(c)),
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "

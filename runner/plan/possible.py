@@ -23,7 +23,8 @@ def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tu
     for job in jobs:
         check_threads(job.protocol.threads)
     if not config.environments:
-        check_devices(config.devices)
+        ranks = range(config.protocol.ddp)
+        check_devices([f"{one}:{n}" for one in config.devices for n in ranks] or config.devices)
         jobs = with_availability(jobs, asking_for(jobs), skip=skip)
     check_jobs(jobs)
     return jobs

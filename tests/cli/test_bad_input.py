@@ -46,6 +46,21 @@ SENTENCES = [
         marks=pytest.mark.slow,
     ),
     (["--training", "--optimizer=sgd", "--scheduler=cosine"], "--scheduler: there is no learning rate"),
+    (["--training", "--ddp=1"], "--ddp: 1 is too small; give a whole number from 2 up"),
+    (
+        ["--training", "--inference", "--ddp=2"],
+        "--ddp measures a plain training step, compiled with a",
+    ),
+    (
+        ["--training", "--ddp=2", "-dcuda:1"],
+        "--ddp takes the first devices of a kind; write --devices=cpu or",
+    ),
+    (
+        ["--training", "--ddp=2", "--start-up=1"],
+        "--ddp measures a plain training step, compiled with a graph",
+    ),
+    (["--training", "--ddp=2", "--nopython"], "--ddp measures a plain training step, compiled with a graph"),
+    (["--training", "--ddp=2", "--inductor", "--compilers=torchscript"], "--compilers: torchscript cannot"),
     (["--training", "--gradient-accumulation=0"], "--gradient-accumulation: 0 is too small"),
     (["--training", "--sweep=size=1"], "--sweep: there is no axis called 'size'; choose from batch"),
     (["--training", "--sweep=batch=1,2", "--batch-size=4"], "--sweep sets the batch size; leave --batch"),

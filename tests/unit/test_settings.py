@@ -55,6 +55,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
     "extras.shapes": st.sampled_from(["", "batch=4,8", "sequence=64:+-20%:5", "batch=3,9:4/4,16"]),
     "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
+    "protocol.ddp": st.sampled_from([0, 2, 64]),
     "changes.batch_sizes": st.just(()),  # from a file: the command of a job has --batch-size
     "sweep": st.dictionaries(
         st.sampled_from(AXES), st.lists(st.integers(1, 99), min_size=1, unique=True).map(tuple)
@@ -211,7 +212,7 @@ def possible_job(job: Job) -> Job:
         whole_step=options.whole_step and case.mode is Mode.TRAINING,
     )
     protocol = possible(job.protocol)
-    protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own)
+    protocol = dataclasses.replace(protocol, keep_dropout=protocol.keep_dropout and own, ddp=0)
     if case.mode is not Mode.TRAINING or job.dtype == "float16":
         protocol = dataclasses.replace(protocol, optimizer="none")
     if case.mode is not Mode.TRAINING:
@@ -243,6 +244,15 @@ def possible_job(job: Job) -> Job:
         dtype="float32",
         candidates=("eager",),
         protocol=dataclasses.replace(QUICK, processes=5, max_memory_bytes=123456789, fixed_batch=True),
+    )
+)
+@example(
+    Job(
+        case=ONE_CASE,
+        device="cpu",
+        dtype="float32",
+        candidates=("aot_eager",),
+        protocol=dataclasses.replace(QUICK, ddp=2, optimizer="adamw"),
     )
 )
 def test_job_to_command_to_job_is_the_identity(job: Job) -> None:

@@ -22,12 +22,14 @@ from tests.zoo.kinds import (
     changed,
     compiled,
     in_build,
+    in_rank_1,
     in_step,
     late,
     loss,
     model,
     on_timed_eager_step,
     once,
+    rank,
     workload,
     wrong_when_compiled,
 )
@@ -153,6 +155,15 @@ def _wrong_gradient_when_compiled(case: Case) -> Any:
         return x.detach() + (x - x.detach()) * 1.05 if torch.compiler.is_compiling() else x
 
     return model(change)
+
+
+def _wrong_gradient_in_one_rank(case: Case) -> Any:
+    import torch
+
+    factor = 1.05 if rank() else 1.0
+    return model(
+        lambda module, x: x.detach() + (x - x.detach()) * factor if torch.compiler.is_compiling() else x
+    )
 
 
 def _wrong_late(case: Case) -> Any:
@@ -323,6 +334,9 @@ ANIMALS: dict[str, Make] = {
     "closes_requests": compiled(acts.close_requests),
     "removes_its_folder": compiled(acts.remove_the_folder_and_abort),
     "prints_a_gigabyte": in_build(acts.print_a_gigabyte),
+    # with --ddp=2
+    "dies_in_one_rank": compiled(in_rank_1(acts.die_of(signal.SIGKILL))),
+    "wrong_gradient_in_one_rank": _wrong_gradient_in_one_rank,
     # what belongs to everybody
     "changes_the_process": in_step(acts.change_the_process),
     "changes_torch": in_step(acts.change_torch),

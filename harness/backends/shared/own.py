@@ -70,9 +70,10 @@ def compile_with(program: Program, name: str, function: Callable[..., Any], sour
 
 
 def _compile_module(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:
-    before, graphs = _state_of(program.module), counting_graphs()
-    made = _callable(function(program.module), source)
-    unchanged = made is program.module and _state_of(program.module) == before
+    module = program.parallel or program.module
+    before, graphs = _state_of(module), counting_graphs()
+    made = _callable(function(module), source)
+    unchanged = made is module and _state_of(module) == before
     # Dynamo's graphs prove compilation by torch.compile, also if the same module is returned
     dynamos = unchanged or isinstance(made, torch._dynamo.OptimizedModule)
     return Compiled(

@@ -1,0 +1,1 @@
+"""``--ddp``: several processes of one job, whose gradients torch's DistributedDataParallel averages."""
