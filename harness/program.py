@@ -76,15 +76,17 @@ def forward_of(module: Callable[..., Any], loss: Callable[[Any, Any], torch.Tens
     return forward
 
 
-def own_code(template: Any) -> Any:
-    """The same function with a new code object."""
-    return types.FunctionType(
+def own_code(template: Any, closure: tuple[types.CellType, ...] | None = None) -> Any:
+    """The same function with a new code object, and with another ``closure``."""
+    copied = types.FunctionType(
         template.__code__.replace(),
         template.__globals__,
         template.__name__,
         template.__defaults__,
-        template.__closure__,
+        closure or template.__closure__,
     )
+    copied.__kwdefaults__ = template.__kwdefaults__
+    return copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from harness.failures import line_of
-from harness.program import Program
+from harness.program import Program, own_code
 from harness.protocol import Protocol
 from harness.tensors import listed, named_tensors
 
@@ -94,6 +95,8 @@ class Update:
                 f"optimizer: of the parameters that its function is given, it leaves out {listed(left)}; "
                 "set requires_grad=False on what is not to be trained"
             )
+        kind = type(optimizer)
+        optimizer.__class__ = type(kind.__name__, (kind,), {"step": _own_step(kind.step)})
         return optimizer
 
     def _make_state(self) -> None:
@@ -140,6 +143,15 @@ def update_of(protocol: Protocol, program: Program) -> Update | None:
 
 def _a_little(step: int) -> float:
     return 1 + step % RATES * LITTLE
+
+
+def _own_step(step: Any) -> Any:
+    """With code objects of its own, also of what it wraps: see ``Program.forward``."""
+    if not isinstance(step, types.FunctionType):
+        return step
+    inner, cells = getattr(step, "__wrapped__", step), step.__closure__ or ()
+    own = (types.CellType(_own_step(inner)) if c.cell_contents is inner else c for c in cells)
+    return own_code(step, tuple(own))
 
 
 def _made(noun: str, function: Callable[..., Any], given: Any) -> Any:

@@ -172,6 +172,18 @@ def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: pytest.Mon
     assert set(changed) == {"eager"}
 
 
+def test_a_state_that_is_not_put_back_is_seen() -> None:
+    session = opened("linear", "adamw")
+    session.prepare("eager")
+    variant = session._variants["eager"]
+    variant._initial = {n: t for n, t in variant._initial.items() if not n.startswith("optimizer.")}
+    session.warm_up()
+    session.measure(3)
+    changed, _, _ = session.finish()
+    assert set(changed) == {"eager"}
+    assert changed["eager"].name.startswith(("optimizer.", "update."))
+
+
 @dynamo_looks_at_grad
 def test_the_whole_step_is_compiled_with_its_optimizer() -> None:
     session = opened("norm", "sgd")
@@ -400,3 +412,14 @@ def test_a_learning_rate_that_is_a_number_compiles_the_whole_step_again(schedule
     assert (WHOLE in session.measure(2)[1]) == again
     if again:
         assert "'lr'" in session.recompilations.reasons[WHOLE]
+
+
+@pytest.mark.slow
+@dynamo_looks_at_grad
+def test_whole_steps_of_one_process_do_not_share_the_graphs_of_their_optimizers() -> None:
+    other = WHOLE.replace("aot_eager", "aot_eager_decomp_partition")
+    session = opened("linear", "sgd", scheduler="float")
+    for candidate in (WHOLE, other):
+        assert session.prepare(candidate)[0] is Status.PASS
+    session.warm_up()
+    assert session.measure(2)[1].keys() == {WHOLE, other}
