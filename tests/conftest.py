@@ -17,6 +17,7 @@ settings.load_profile("steady")
 # Before torch is imported, here and in every process that a test starts. One thread each: processes of tests
 # run side by side. A test of more threads says so.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")  # as --threads=1 sets both
 
 # inductor otherwise tries in each process which vector instructions compile, for seconds
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")

@@ -1,9 +1,10 @@
 """Runs of the real command line, each in a fork of one process that has imported the runner already.
 
-    python tests/cli/forked.py      runs runner.py for each line on standard input; answers: exit codes
+    python tests/cli/forked.py FOLDER    runs runner.py for each line on standard input; answers: exit codes
 
-Most of what a short run costs is the import of scipy, matplotlib and the runner. Each run is a process of its
-own all the same, with the arguments, folder, environment variables, output and end that it has otherwise.
+Most of what a short run costs is the import of scipy, matplotlib and the runner, and of torch (``warm.py``).
+Each run is a process of its own all the same, with the arguments, folder, environment variables, output and
+end that it has otherwise.
 """
 
 import atexit
@@ -43,7 +44,7 @@ class Forks:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__))],
+            [sys.executable, str(Path(__file__)), warm_folder().name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -81,6 +82,12 @@ def forks(settings: frozenset[tuple[str, str]]) -> Forks:
     return Forks()
 
 
+@functools.cache
+def warm_folder() -> tempfile.TemporaryDirectory[str]:
+    """The sockets of ``warm.py``."""
+    return tempfile.TemporaryDirectory(prefix="warm-")
+
+
 def interpreter_settings() -> frozenset[tuple[str, str]]:
     return frozenset((name, value) for name, value in os.environ.items() if name.startswith("PYTHON"))
 
@@ -102,6 +109,10 @@ def next_run() -> bool:
     """Serves until there is nothing more to run; comes back as true in each fork, which is to run it."""
     sys.path[0] = str(ROOT)  # as for runner.py itself
     import_the_runner()
+    warm = importlib.import_module("tests.cli.warm")
+    life, _other_end = os.pipe()  # closed when this process and the last run have ended
+    for name in ("runner.plan.probe", "runner.engine.worker_start"):
+        warm.fork_instead(importlib.import_module(name), Path(sys.argv[1]), life)
     print("ready", flush=True)
     for line in sys.stdin:
         pid = os.fork()

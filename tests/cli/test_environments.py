@@ -32,7 +32,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("environments")
     other = wrapper(folder / "python", "TORCHDUET_EXAMPLE=1")
     words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=aot_eager,eager"]
-    words += [*QUIET, *envs(plain=sys.executable, other=other), f"--output-dir={folder / 'run'}"]
+    words += [*QUIET, *envs(plain=sys.executable, other=other), "--format=console,json"]
+    words.append(f"--output-dir={folder / 'run'}")
     done = runner(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "run", done.stdout + done.stderr
@@ -109,7 +110,7 @@ def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
         *(("plain", "aot_eager"), ("other", "aot_eager")),
     ]
     (folder / "summary.json").unlink()
-    assert runner(f"--visualize-logs={folder}").returncode == 0
+    assert runner(f"--visualize-logs={folder}", "--format=json").returncode == 0
     assert (folder / "summary.json").read_bytes() == before
 
 

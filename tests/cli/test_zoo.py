@@ -28,6 +28,7 @@ from tests.zoo.expected import CANDIDATES, EXPECTED, GROUPS, Ending, label_of, t
 
 README = ROOT / "tests" / "zoo" / "README.md"
 LONGEST_S = 900
+BRIEFLY = ("--format=console,csv,json,md",)  # of slow groups; the quick one has the page and the pictures
 AT_ONCE = 3  # visits side by side: one of them mostly waits for hangs to end
 
 
@@ -121,7 +122,8 @@ def zoo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
                 for other in _as_slow_as(group):
                     members = [name for name, fault in EXPECTED.items() if fault.group == other]
                     names = [name for name in members if name in wanted] or members[:1]
-                    visits[other] = Visit(tmp_path_factory.mktemp("zoo"), names, GROUPS[other].flags)
+                    flags = (*GROUPS[other].flags, *(BRIEFLY if GROUPS[other].slow else ()))
+                    visits[other] = Visit(tmp_path_factory.mktemp("zoo"), names, flags)
                     runs[other] = pool.submit(visits[other].run)
             return runs[group].result()
 

@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 
 from harness.protocol import CACHES, LIBRARY
-from harness.schema import Compilation, Environment, Extras, Failure, Job, Record, Scalar, Status
+from harness.schema import (
+    EAGER_START,
+    Compilation,
+    Environment,
+    Extras,
+    Failure,
+    Job,
+    Protocol,
+    Record,
+    Scalar,
+    Status,
+    Stream,
+)
+from harness.shapes.sizes import STRATEGIES
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
@@ -375,6 +388,21 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     starts_of(one, worker.run, tmp_path)
     alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}
     assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
+
+
+@pytest.mark.parametrize("wrong", ["", "dynamic"])
+def test_a_candidate_fails_if_a_stream_of_shapes_fails_parity(tmp_path: Path, wrong: str) -> None:
+    def run(one: Job, _: Path | None) -> Iterator[Record]:
+        streamed = one.options.strategy
+        status = Status.FAIL_ACCURACY if wrong and streamed == wrong else Status.PASS
+        stream = Stream(sizes=(4,), compiled=()) if streamed else None
+        yield Record(job=one, candidate=one.candidates[0], status=status, stream=stream)
+
+    one = make_job(candidates=("a",), extras=Extras(shapes="batch=4"), protocol=Protocol(processes=1))
+    (record,) = starts_of(one, run, tmp_path)
+    assert [c.start for c in record.compilations] == [EAGER_START, *STRATEGIES]
+    assert record.status is (Status.FAIL_ACCURACY if wrong else Status.PASS)
+    assert (record.failure.kind if record.failure else "") == ("AnotherSize" if wrong else "")
 
 
 def test_a_worker_s_caches_and_preloaded_libraries() -> None:
