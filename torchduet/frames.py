@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.metrics import of_compiling
-from harness.schema import Record
+from harness.schema import EAGER_START, Record, Stream
 from runner.analysis.columns import Column, columns, frame
 from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
@@ -43,11 +43,16 @@ SAMPLES = (
 FIRST_CALLS = (
     *KEYS,
     Column(
-        "start", "text", "", "`timed`: the process that is timed; else of `--start-up`, see `compilations`"
+        "start",
+        "text",
+        "",
+        "`timed`: the process that is timed; else of `--start-up` or `--shapes`, see `compilations`",
     ),
-    Column("round", "", "", "of `--start-up`: number of the round, from 0"),
+    Column("round", "", "", "of `--start-up` and `--shapes`: number of the round, from 0"),
     Column("call", "", "", "number of the candidate's call before timing, from 0; the first call compiles"),
     Column("call_s", "s", "", "the time of this call"),
+    Column("size", "", "", "of `--shapes`: the size of its inputs"),
+    Column("code", "text", "", "of `--shapes`: `compiling`, `compiled`, or `eager`: no compiled code ran"),
 )
 COMPILATIONS = (
     *KEYS,
@@ -137,10 +142,21 @@ def _samples(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
     record, keys = comparison.record, _keys(comparison)
-    races = [(one.start, one.round, one.first_calls_s) for one in record.compilations]
-    for start, round_, calls in (("timed", None, record.first_calls_s), *races):
+    races = [(one.start, one.round, one.first_calls_s, one.stream) for one in record.compilations]
+    for start, round_, calls, stream in (("timed", None, record.first_calls_s, None), *races):
         for number, seconds in enumerate(calls):
-            yield {**keys, "start": start, "round": round_, "call": number, "call_s": seconds}
+            size = None if stream is None else stream.sizes[number]
+            code = None if stream is None else _code(stream, start, number)
+            place = {"start": start, "round": round_, "call": number}
+            yield {**keys, **place, "call_s": seconds, "size": size, "code": code}
+
+
+def _code(stream: Stream, start: str, number: int) -> str | None:
+    if number in stream.compiled:
+        return "compiling"
+    if start == EAGER_START or number in (stream.eager or ()):
+        return "eager"
+    return None if stream.eager is None else "compiled"
 
 
 def _compilations(comparison: Comparison) -> Iterable[dict[str, Any]]:

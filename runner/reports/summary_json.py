@@ -27,6 +27,7 @@ from runner.analysis.comparison import (
     EnvironmentAverage,
     Generation,
     GroupSummary,
+    ShapeForm,
     StartForm,
     Summary,
 )
@@ -58,7 +59,8 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "compiler_ratios": summary.ratios,
         "compile_starts": [_compile_start(one) for one in summary.compile_starts],
         "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
-        "start_forms": [_start_form(form) for form in summary.start_forms],
+        "start_forms": [_form(form) for form in summary.start_forms],
+        "shape_forms": [_form(form) for form in summary.shape_forms],
         "curves": [_curve(curve) for curve in summary.curves],
         "comparisons": [],
     }
@@ -136,12 +138,12 @@ def _compile_pair(pair: CompilePair) -> dict[str, Any]:
     }
 
 
-def _start_form(form: StartForm) -> dict[str, Any]:
-    """The fields of a form of the start-up race, but its curve, which the records have."""
+def _form(form: StartForm | ShapeForm) -> dict[str, Any]:
+    """The fields of a form of the start-up race, or of a stream of shapes, but its curve: records have it."""
     values = {field.name: getattr(form, field.name) for field in fields(form)[1:] if field.name != "curve"}
-    record = form.comparison.record
-    after = {str(step): seconds for step, seconds in form.after.items()}
-    return {"job": record.job.key, "candidate": record.candidate, **values, "after": after}
+    if isinstance(form, StartForm):
+        values["after"] = {str(step): seconds for step, seconds in form.after.items()}
+    return {"job": form.comparison.record.job.key, "candidate": form.comparison.record.candidate, **values}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:

@@ -294,6 +294,27 @@ def test_a_record_without_races_has_no_forms() -> None:
     assert start_forms([comparison]) == ()
 
 
+def test_files_and_frames_have_the_streams() -> None:
+    sizes, ones = (4, 6, 8, 4), (1.0, 1.0, 1.0, 1.0)
+    eager, static = Stream(sizes=sizes, compiled=()), Stream(sizes=sizes, compiled=(0, 1), eager=(2,))
+    races = (("eager", ones, eager), ("static", (0.9, 0.2, 0.5, 0.4), static))
+    streams = tuple(
+        Compilation(start=start, round=0, metrics={}, status=Status.PASS, first_calls_s=calls, stream=stream)
+        for start, calls, stream in races
+    )
+    record = replace(make_record(make_job(), speedup=1.5), compilations=streams)
+    rows = json.loads(summary_json.render(summarize([record]))["summary.json"])["shape_forms"]
+    assert [(row["start"], row["calls"], row["recompiles"], row["eager_calls"]) for row in rows] == [
+        ("eager", 4, None, None),
+        ("static", 4, 1, 1),
+    ]
+    assert (rows[1]["total"]["value"], rows[1]["speedup"]["value"]) == (pytest.approx(2), pytest.approx(2))
+    calls = frames_of([record]).first_calls.query("start == 'static'")
+    assert list(calls["size"]) == list(sizes)
+    assert list(calls["code"]) == ["compiling", "compiling", "eager", "compiled"]
+    assert set(frames_of([record]).first_calls.query("start == 'eager'")["code"]) == {"eager"}
+
+
 # -- cold and warm caches (--compile-runs), allocators -----------------------------------------
 
 
