@@ -69,6 +69,8 @@ def element_counter() -> Any:
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             result = func(*args, **(kwargs or {}))
+            if self.others:  # a product, for one: there is nothing more to count
+                return result
             name = func._schema.name.removeprefix("aten::")  # noqa: SLF001 - torch's name
             aliases = [r.alias_info for r in func._schema.returns]  # noqa: SLF001 - torch's name
             if name in MOVES or name.startswith(MAKES) or any(a and not a.is_write for a in aliases):
