@@ -17,7 +17,7 @@ from runner.analysis.sweep.curves import median_ms
 from runner.labels import case_name
 from runner.reports.parts.axes import GREY, light_grid, new_figure, note, ratio_ticks, shorten, styles
 from runner.reports.parts.curves import curve_plot
-from runner.reports.parts.pictures import by_name, plain_style
+from runner.reports.parts.pictures import by_name, pictures, plain_style, svg
 from runner.reports.parts.sections import compiler_name, compilers, environment_line
 
 if TYPE_CHECKING:
@@ -64,10 +64,20 @@ PANELS: Mapping[str, tuple[Value, Value | None]] = MappingProxyType(
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
+    return _drawn(summary, pictures)
+
+
+def svgs(summary: Summary) -> tuple[bytes, ...]:
+    """The pictures in report.html."""
+    return tuple(_drawn(summary, lambda name, figure: {name: svg(figure)}).values())
+
+
+def _drawn(summary: Summary, save: Callable[[str, Figure], dict[str, bytes]]) -> dict[str, bytes]:
     rows = [tuple(curves) for _, curves in groupby(summary.curves, key=lambda one: one.family)]
     return by_name(
         [(curve_plot(summary, row[0]), row) for row in rows if any(curve.points for curve in row)],
         lambda members: draw(members[:MOST_ROWS], compilers(summary)),
+        save,
     )
 
 

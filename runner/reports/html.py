@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
-from runner.reports.curves_plot import render as draw_curves
+from runner.reports.curves_plot import svgs
 from runner.reports.pages.overview import (
     ALWAYS_SHOWN,
     KINDS,
@@ -122,7 +122,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "shown_cases": SHOWN_CASES,
         "caveats": summary.caveats,
         "curves": curve_tables(summary),
-        "curve_pictures": _curve_pictures(summary),
+        "curve_pictures": [base64.b64encode(data).decode() for data in svgs(summary)],
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
         "pairs": (
@@ -135,12 +135,6 @@ def _page(summary: Summary) -> dict[str, Any]:
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],
     }
-
-
-def _curve_pictures(summary: Summary) -> list[str]:
-    """SVG in base64; none without ``--sweep``."""
-    files = draw_curves(summary)
-    return [base64.b64encode(data).decode() for name, data in files.items() if name.endswith(".svg")]
 
 
 def _address(summary: Summary, comparison: Comparison) -> str:

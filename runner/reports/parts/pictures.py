@@ -30,11 +30,20 @@ def plain_style() -> Iterator[None]:
         yield
 
 
+def pictures(name: str, figure: Figure) -> dict[str, bytes]:
+    """The figure as ``name.png`` and ``name.svg``; ``name`` is the PNG's file name."""
+    first = png(figure)
+    figure.set_layout_engine("none")  # the layout is done; computing it again is slow
+    return {name: first, f"{name.removesuffix('.png')}.svg": svg(figure)}
+
+
 Panel = TypeVar("Panel")
 
 
 def by_name(
-    panels: Iterable[tuple[str, Panel]], draw: Callable[[Sequence[Panel]], Figure]
+    panels: Iterable[tuple[str, Panel]],
+    draw: Callable[[Sequence[Panel]], Figure],
+    save: Callable[[str, Figure], dict[str, bytes]] = pictures,
 ) -> dict[str, bytes]:
     """One figure for each file name, drawn from all panels with this name."""
     together: dict[str, list[Panel]] = {}
@@ -42,15 +51,8 @@ def by_name(
         together.setdefault(name, []).append(panel)
     files: dict[str, bytes] = {}
     for name, members in together.items():
-        files.update(pictures(name, draw(members)))
+        files.update(save(name, draw(members)))
     return files
-
-
-def pictures(name: str, figure: Figure) -> dict[str, bytes]:
-    """The figure as ``name.png`` and ``name.svg``; ``name`` is the PNG's file name."""
-    first = png(figure)
-    figure.set_layout_engine("none")  # the layout is done; computing it again is slow
-    return {name: first, f"{name.removesuffix('.png')}.svg": svg(figure)}
 
 
 def png(figure: Figure) -> bytes:
