@@ -23,6 +23,7 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
 
 from harness.loading.toml_file import read_toml
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
+from harness.settings import no_such
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -40,6 +41,8 @@ CUTS: Mapping[str, Mapping[str, int]] = {
     "tiny": {"batch": 1, "sequence": 16},
 }
 """The rule's own: never more than this of what is published. An entry may have other numbers."""
+CUT = ("batch", "config", "sequence")
+"""The keys of what an entry changes at a scale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,9 @@ def entries() -> Mapping[str, Entry]:
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:
     fields = {"model_class": table.get("class", name), **table, "tags": tuple(table.get("tags", ()))}
     fields.pop("class", None)
+    for scale in ("small", "tiny"):
+        for key in {*table.get(scale, ())} - {*CUT}:
+            raise LookupError(f"suites/huggingface.toml, {name}, {scale}: {no_such(key, 'key', CUT)}")
     return Entry(**fields)
 
 

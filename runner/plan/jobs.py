@@ -44,7 +44,12 @@ def suite_cases(
     """
     if name.endswith(".py"):
         return listed_cases(name, setting, models, limit_s=limit_s)
-    return cases_of(name, setting, models)
+    try:
+        return cases_of(name, setting, models)
+    except LookupError as error:
+        if type(error) is not LookupError:
+            raise
+        raise UsageError(f"--suites: {error}") from None
 
 
 def _find(name: str, patterns: Sequence[str]) -> Answers:

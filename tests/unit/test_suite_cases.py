@@ -288,6 +288,12 @@ def test_the_fields_51_names_come_first() -> None:
     assert list(ENTRIES)[:51] == FIELD
 
 
+def test_a_misspelled_key_of_a_scale_is_one_sentence() -> None:
+    said = r"^suites/huggingface\.toml, Mine, tiny: there is no key called 'batches'; did you mean batch\?$"
+    with pytest.raises(LookupError, match=said):
+        huggingface._entry("Mine", {"published_batch": 1, "tiny": {"batches": 1}})
+
+
 @pytest.mark.parametrize("name", list(ENTRIES))
 def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
     entry = ENTRIES[name]
