@@ -23,8 +23,10 @@ def fine(graph, example_inputs):
 def broken(graph, example_inputs):
     raise ValueError("no")
 """  # noqa: E501
-WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--format=console,md")
-WORDS += ("--compilers=mine.py:fine,mine.py:broken",)
+WORDS = (
+    *("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--format=console,md"),
+    "--compilers=mine.py:fine,mine.py:broken",
+)
 
 
 @pytest.mark.slow

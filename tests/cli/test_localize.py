@@ -27,9 +27,15 @@ def wrong_gelu(graph, example_inputs):
 def test_a_planted_fault_is_localized_and_its_script_shows_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(COMPILER)
     words = ("--inference", "-dcpu", "-t1", "--accuracy", "--localize", f"--suites={TOYS}", "--only=linear")
-    words += ("--format=md",)
     out = tmp_path / "out"
-    done = runner(*words, "--compilers=mine.py:wrong_gelu", f"--output-dir={out}", cwd=tmp_path, timeout=600)
+    done = runner(
+        *words,
+        "--format=md",
+        "--compilers=mine.py:wrong_gelu",
+        f"--output-dir={out}",
+        cwd=tmp_path,
+        timeout=600,
+    )
     (record,) = records(out)
     assert record["status"] == "fail_accuracy", done.stderr
     where = record["parity"]["where"]

@@ -27,8 +27,7 @@ def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_calibration_is_used_by_later_runs(tmp_path: Path) -> None:
-    where = ("--training", f"--suites={TOYS}", "--only=linear", "--threads=1", "--devices=cpu")
-    where += ("--format=console",)
+    where = ("--training", f"--suites={TOYS}", "--only=linear", "--threads=1", "-dcpu", "--format=console")
     done = runner("--calibrate", *where, "--compilers=eager", "-n8", f"--output-dir={tmp_path / 'first'}")
     (first,) = records(tmp_path / "first")
     assert first["samples"]["rounds_by_process"] == [8] * 4

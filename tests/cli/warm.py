@@ -132,13 +132,13 @@ def serve(path: str, life: int) -> None:
         listening.listen()
         Path(f"{path}-new").rename(path)
         while True:
-            ready, *_ = select.select([listening, life], [], [], 1.0)
+            ready, *_ = select.select([listening.fileno(), life], [], [], 1.0)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             if life in ready:
                 return
-            if listening in ready:
+            if listening.fileno() in ready:
                 with listening.accept()[0] as asking:
                     _fork(asking, (listening.fileno(), life))
 
