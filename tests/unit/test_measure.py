@@ -218,9 +218,10 @@ def test_warm_up_ends_when_neither_faults_nor_times_fall(
 
 
 def test_one_unsettled_variant_keeps_all_warming_up() -> None:
-    faults = {"a": 0.0, "b": 0.0}
+    faults = {"baseline": 0.0, "candidate": 0.0}
     steady, falling = (
-        Round(order=("a", "b"), seconds={"a": 1.0, "b": b}, minor_faults=faults) for b in (1.0, 0.5)
+        Round(order=tuple(faults), seconds={"baseline": 1.0, "candidate": s}, minor_faults=faults)
+        for s in (1.0, 0.5)
     )
     assert not has_settled([steady, steady, falling])
     assert has_settled([steady, steady, steady])
