@@ -127,8 +127,12 @@ def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path)
     assert f"--compilers={path}:backend" in there.records[0].reproduce
     with pytest.raises(UsageError, match=r"compilers: .* has no function 'nothing'"):
         compare(f"{path}:make", compilers=f"{path}:nothing", protocol=QUICK)
-    with pytest.raises(UsageError, match="compilers: as_it_is exists in this process only"):
-        compare(f"{path}:make", compilers=as_it_is, protocol=QUICK)
+
+    def local(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+        return graph.forward
+
+    with pytest.raises(UsageError, match="compilers: local exists in this process only"):
+        compare(f"{path}:make", compilers=local, protocol=QUICK)
 
 
 # -- the result ---------------------------------------------------------------
