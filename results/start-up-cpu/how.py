@@ -5,6 +5,8 @@ cheap compiler (Dynamo and AOTAutograd over 40 layers, eager kernels), and four 
 15 % of what it takes. The equal ones make 10 + 6 A/A pairs from cold caches, and as many from warm ones, of which this compiler
 has no use; both kinds make 20 planted pairs each.
 
+``how.py parts RUN ROUNDS`` judges each ROUNDS rounds of the run of pairs in the folder RUN as if nothing else had run.
+
 ``how.py power`` draws from the scatter within the rounds of ``pairs.csv`` how often 15 % would be found.
 """
 
@@ -69,6 +71,34 @@ def main(folder: Path, rounds: int = 5) -> None:
         print(f"{kind}: {len(verdicts)} pairs: {named}")
 
 
+def parts(run: Path, rounds: int) -> None:
+    """Of every ``rounds`` rounds, and of all of them, how many pairs are equal or planted, and decided."""
+    from collections import Counter
+    from dataclasses import replace
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from runner.analysis.derive import summarize
+    from runner.store.record_file import read_records
+
+    records = read_records(run / "records.jsonl").records
+    most = 1 + max(compilation.round for record in records for compilation in record.compilations)
+    total: Counter[str] = Counter()
+    for begin in range(0, most, rounds):
+        cut = [
+            replace(r, compilations=tuple(c for c in r.compilations if begin <= c.round < begin + rounds))
+            for r in records
+        ]
+        counts: Counter[str] = Counter()
+        for pair in summarize(cut).compile_pairs:
+            names = [side.record.candidate for side in (pair.first, pair.second)]
+            if names[0] != names[1]:
+                kind = "equal" if len({"slow" in name for name in names}) == 1 else "planted"
+                counts[f"{kind}, {pair.first_start}, {pair.verdict.value}"] += 1
+        total += counts
+        print(f"rounds {begin} to {begin + rounds - 1}:", dict(sorted(counts.items())))
+    print("all:", dict(sorted(total.items())))
+
+
 def power(runs: int = 2000) -> None:
     """Found: Student's interval of the paired logarithms of one comparison leaves out 2 %. No correction for several."""
     logs: dict[str, dict[str, list[float]]] = {}
@@ -92,5 +122,7 @@ def power(runs: int = 2000) -> None:
 
 if __name__ == "__main__" and sys.argv[1:] == ["power"]:
     power()
+elif __name__ == "__main__" and sys.argv[1:2] == ["parts"]:
+    parts(Path(sys.argv[2]), int(sys.argv[3]))
 elif __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 5)
