@@ -1,7 +1,8 @@
 """``{suite}_{dtype}_curves.png``, ``.svg``: the curves of ``--sweep``, a row for each model and axis.
 
 Speedup, time of a step, compilation and peak memory over the axis, where the records have them: a line for
-each candidate, eager in black, and 95 % intervals. A bar at 1.00x is the interval of a crossover.
+each candidate, eager in black, and 95 % intervals. A bar at 1.00x is the interval of a crossover. The last
+panel has the time of a step over its peak memory: what a candidate pays for memory that it saves.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
-WIDTH_IN, ROW_IN = 14.0, 3.0
+WIDTH_IN, ROW_IN = 17.0, 3.0
 MOST_ROWS = 12  # of a suite; report.md has all
 TITLE_WIDTH = 150
 MOST_TICKS = 6
@@ -58,9 +59,12 @@ PANELS: Mapping[str, tuple[Value, Value | None]] = MappingProxyType(
         "step (ms)": (_ms("candidate"), _ms("baseline")),
         "compilation (s)": (_single("compilation_latency_s"), None),
         "peak memory (GB)": (_single("candidate_peak_gb"), _single("baseline_peak_gb")),
+        "step (ms) over peak memory": (_ms("candidate"), _ms("baseline")),
     }
 )
 """Label of the axis -> what a candidate has there, and eager."""
+OVER = {"step (ms) over peak memory": PANELS["peak memory (GB)"]}
+"""Panels over something else than the axis of the sweep."""
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -94,18 +98,23 @@ def draw(rows: Sequence[Row], order: Sequence[str]) -> Figure:
 
 def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mapping[str, str]]) -> None:
     of_candidate, of_eager = PANELS[label]
+    over_candidate, over_eager = OVER.get(label, (None, None))
     if of_eager is not None:
-        _draw_line(ax, row[0], of_eager, EAGER, "eager")
+        _draw_line(ax, row[0], of_eager, EAGER, "eager", over_eager)
     for curve in row:
         compiler = curve.comparisons[0].compiler
         if compiler != CONTROL or of_eager is None:
-            _draw_line(ax, curve, of_candidate, of_compiler[compiler], compiler_name(compiler))
+            style = of_compiler[compiler]
+            _draw_line(ax, curve, of_candidate, style, compiler_name(compiler), over_candidate)
     ax.set_xscale("log")
     ax.set_yscale("log")
     values = sorted({value for curve in row for value in curve.points})
-    ax.set_xticks(values, [f"{value:,}" for value in values])
+    lines: Sequence[Any] = ax.get_lines() if over_candidate else ()
+    peaks = [float(at) for line in lines for at in line.get_xdata()]
+    ticks: Sequence[float] = sorted({round(end(peaks), 3) for end in (min, max)}) if peaks else values
+    ax.set_xticks(ticks, [f"{value:,}" for value in ticks])
     ax.minorticks_off()
-    ax.set_xlabel(f"{row[0].axis} (log scale)")
+    ax.set_xlabel(f"{'peak memory, GB' if over_candidate else row[0].axis} (log scale)")
     ax.set_ylabel(label)
     light_grid(ax)
     if of_candidate is _speedup:
@@ -115,12 +124,16 @@ def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mappin
         ax.legend(fontsize=7, frameon=False)
 
 
-def _draw_line(ax: Axes, curve: Curve, value: Value, style: Mapping[str, Any], label: str) -> None:
-    known = {at: there for at, one in curve.points.items() if (there := value(one)) is not None}
-    ax.plot([*known], [there.value for there in known.values()], label=label, linewidth=1.3, ms=4, **style)
-    band = [
-        (at, one.low, one.high) for at, one in known.items() if one.low is not None and one.high is not None
-    ]
+def _draw_line(
+    ax: Axes, curve: Curve, value: Value, style: Mapping[str, Any], label: str, over: Value | None
+) -> None:
+    """``over``: what a point has on the x axis; None: its place on the curve."""
+    places = [(over(one) if over else Typical(value=at), value(one)) for at, one in curve.points.items()]
+    known = [(place.value, there) for place, there in places if place is not None and there is not None]
+    x, y = [at for at, _ in known], [there.value for _, there in known]
+    ax.plot(x, y, label=label, linewidth=1.3, ms=4, **style)
+    ends = ((at, there.low, there.high) for at, there in known if over is None)
+    band = [(at, low, high) for at, low, high in ends if low is not None and high is not None]
     if band:
         at, low, high = zip(*band, strict=True)
         ax.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)

@@ -6,6 +6,7 @@ import random
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,28 @@ def test_a_run_tells_the_crossover_in_every_report() -> None:
     (told,) = json.loads(summary_json.render(summary)["summary.json"])["curves"]
     assert (told["axis"], told["points"], told["candidate"]) == ("batch", [*BATCHES], "inductor")
     assert told["crossovers"][0]["at"] == pytest.approx(6.0, rel=0.05)
+
+
+def test_the_last_panel_has_the_step_over_its_peak_memory() -> None:
+    bytes_of = {"baseline_peak_memory_bytes": 3e9, "candidate_peak_memory_bytes": 2e9}
+    records = [
+        replace(
+            record,
+            metrics={
+                **record.metrics,
+                **{k: int(v * known(record.job.case.batch_size)) for k, v in bytes_of.items()},
+            },
+        )
+        for record in swept()
+    ]
+    summary = summarize(records)
+    panel: Any = curves_plot.draw([summary.curves], ["inductor"]).axes[-1]
+    eager, inductor = panel.get_lines()
+    assert [*eager.get_xdata()] == pytest.approx([3 * size for size in BATCHES])
+    assert [*inductor.get_xdata()] == pytest.approx([2 * size for size in BATCHES])
+    steps = [median_ms(known(record.samples).candidate_s) for record in records]
+    assert [*inductor.get_ydata()] == pytest.approx([known(step).value for step in steps])
+    assert panel.get_xlabel() == "peak memory, GB (log scale)"
 
 
 def test_points_are_no_models_to_average() -> None:
