@@ -264,7 +264,7 @@ def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_co
     def work() -> Workload:
         return dataclasses.replace(planted.workload("mlp"), optimizer=OWN[name], scheduler=ONE_CYCLE)
 
-    session = planted.opened(work, optimizer="here:own", scheduler="here:own", min_sample_s=0.003)
+    session = planted.opened(work, optimizer="here:own", scheduler="here:own", min_sample_s=0.05)
     for candidate in ("eager", "aot_eager"):
         status, parity, _, _ = session.prepare(candidate)
         assert status is Status.PASS, parity
