@@ -53,7 +53,7 @@ SENTENCES = [
     ),
     (
         ["--training", "--ddp=2", "-dcuda:1"],
-        "--ddp takes the first devices of a kind; write --devices=cpu or",
+        "--ddp takes the first devices of a kind; write --devices=cpu, or",
     ),
     (
         ["--training", "--ddp=2", "--start-up=1"],

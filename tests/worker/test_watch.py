@@ -156,7 +156,7 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
 
 
 def watching(values: torch.Tensor) -> tuple[Watch, Any]:
-    watch, variant = Watch(), Mock(rewinds=False)
+    watch, variant = Watch(), Mock(rewinds=False, drifts=False)
     results = {"output": values}
     expected = Expected(data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
     checks = Mock(expected=expected, truth=expected.truths[0], spread={})
