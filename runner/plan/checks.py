@@ -200,7 +200,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.scheduler> changes an optimizer's learning rate; leave it out, or add <protocol.optimizer>": (
         lambda c: c.protocol.scheduler != "none" and c.protocol.optimizer == "none"
     ),
-    "<protocol.ddp> takes the first devices of a kind; write <devices=cpu>, or another kind without a number": (
+    "<protocol.ddp> takes the first devices of a kind; write <devices=cpu>, or a kind without a number": (
         lambda c: c.protocol.ddp > 0 and any(":" in device for device in c.devices)
     ),
     "<protocol.ddp> measures a plain training step, compiled with a graph break; leave <modes=inference>, "
