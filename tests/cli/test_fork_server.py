@@ -113,7 +113,8 @@ def test_forked_and_fresh_workers_say_which_they_are_and_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # two threads and inductor: OpenMP and the compiler's own processes work after the fork
-    monkeypatch.delenv("OMP_NUM_THREADS")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name)
     words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n", "4", "-dcpu"]
     words.append("--format=csv")
     kinds = {}
