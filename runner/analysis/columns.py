@@ -31,6 +31,7 @@ KEY, RESULT, SIZE, PARITY, STEADINESS, GENERATION, RECORD = (
 )
 """The groups of ``columns.toml``; ``harness.declared`` has those of the metrics."""
 
+LARGEST = 2.0**63  # of a whole number of 64 bits; no count is so large, but a damaged record's may be
 TYPES = {"text": "string", "truth": "boolean", "": "Int64"}
 """Types of pandas, by unit, in which a missing value is ``<NA>``. All other units are Float64."""
 
@@ -66,7 +67,7 @@ class Column:
         number = float(value) if isinstance(value, (int, float)) else math.nan
         if math.isnan(number):
             return None
-        return number if self.unit else int(number) if math.isfinite(number) else None
+        return number if self.unit else int(number) if abs(number) < LARGEST else None
 
 
 def _part(comparison: object, path: str) -> Scalar:

@@ -1,7 +1,9 @@
 """torchduet.load(run): three tidy DataFrames with declared columns and types."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import torchduet
 from harness.metrics import declared
 from harness.schema import Record
-from runner.analysis.columns import GENERATION, Column, columns, own_columns
+from runner.analysis.columns import GENERATION, Column, columns, frame, own_columns
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from tests.factories import known, make_job, make_record, synthetic_run
@@ -31,6 +33,14 @@ def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, 
     assert {column: str(dtype) for column, dtype in table.dtypes.items()} == {
         c.name: c.dtype for c in columns
     }
+
+
+def test_a_count_of_a_damaged_record_may_be_larger_than_a_table_can_hold() -> None:
+    (comparison,) = summarize([one()]).comparisons
+    values = (2**63, 2**63 - 512, 2**62, -(2**64), math.inf, 8)
+    columns = [Column(f"{value}", "", Mock(return_value=value), "") for value in values]
+    shown = frame([comparison], columns).iloc[0]
+    assert [None if pd.isna(value) else int(value) for value in shown] == [None, None, 2**62, None, None, 8]
 
 
 def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> None:
