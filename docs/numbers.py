@@ -62,7 +62,6 @@ class Numbers:
     def __init__(self, records: Sequence[Record]) -> None:
         summary = summarize(pooled(records))
         self.groups = {(group.compiler, group.suite, group.mode): group for group in summary.groups}
-        self.comparisons = summary.comparisons
         data = frame(summary.comparisons, columns().values())
         self.data = data.assign(comparison=list(summary.comparisons))
 
@@ -154,7 +153,7 @@ def sentences(numbers: Numbers) -> Iterator[str]:
 
 
 def by_processor(records: Sequence[Record]) -> str:
-    """The means in training on each processor."""
+    """The means in training on each processor, in the order of ``SUITES``."""
     means = []
     for vendor in ("Intel", "AMD"):
         own = [record for record in records if str(record.environment.get("cpu")).startswith(vendor)]
@@ -162,7 +161,7 @@ def by_processor(records: Sequence[Record]) -> str:
         means.append([groups["inductor", suite, "training"].mean.value or 0.0 for suite in SUITES])
     (timm, large, tiny), (timm_epyc, large_epyc, tiny_epyc) = means
     return (
-        f"Their means in training are {timm:.2f}x, {large:.2f}x and {tiny:.2f}x on the Xeon, "
+        f"In this order, means in training are {timm:.2f}x, {large:.2f}x and {tiny:.2f}x on the Xeon, "
         f"{timm_epyc:.2f}x, {large_epyc:.2f}x and {tiny_epyc:.2f}x on the EPYC."
     )
 
