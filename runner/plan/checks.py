@@ -209,8 +209,8 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<options.nopython=True>, <options.whole_step=True> and <protocol.gradient_accumulation> out": (
         lambda c: c.protocol.ddp > 0 and _has_more_than_steps(c)
     ),
-    "<compilers>: {alone} cannot compile for <protocol.ddp>, inside DistributedDataParallel or without CUDA "
-    "graphs; leave one of them out": lambda c: c.protocol.ddp > 0 and bool(_alone(c)),
+    "<compilers>: {alone} cannot compile for <protocol.ddp>: not a module inside DistributedDataParallel, or "
+    "only with CUDA graphs; leave one of the two flags out": lambda c: c.protocol.ddp > 0 and bool(_alone(c)),
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
