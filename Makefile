@@ -83,7 +83,7 @@ test-slow: $(STAMP)
 test-long: $(STAMP)
 	$(RUN) -m pytest $(SIDE_BY_SIDE) -m long
 
-# The lines that mention a device and that no unit test reaches
+# The lines that mention a device and that no test reaches (20 minutes)
 coverage-devices: $(STAMP)
 	$(RUN) -m tests.device_lines
 

@@ -30,8 +30,7 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness import devices
@@ -109,8 +108,7 @@ def _serve(runner: socket.socket, *, bare: bool) -> None:
         if pid == 0:
             runner.close()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            device = devices.named(request["device"])
-            _become_worker(Path(request["spawn"]), descriptors, "fresh" if bare else "forked", device)
+            _become_worker(request, descriptors, "fresh" if bare else "forked")
         for descriptor in descriptors:
             os.close(descriptor)
         _send(runner, {"pid": pid})
@@ -162,10 +160,11 @@ def _send(runner: socket.socket, message: dict[str, Any]) -> None:
         runner.send(json.dumps(message).encode())
 
 
-def _become_worker(folder: Path, descriptors: list[int], kind: str, device: devices.Device) -> None:
+def _become_worker(request: Mapping[str, Any], descriptors: list[int], kind: str) -> None:
     """Gives the forked process the state of a new ``python -m harness.worker`` and runs it. Never returns."""
     from harness.worker.main import run
 
+    device = devices.named(request["device"])
     requests, replies, page, log = descriptors
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -174,7 +173,7 @@ def _become_worker(folder: Path, descriptors: list[int], kind: str, device: devi
         os.dup2(source, number)
     os.close(nothing)
     os.close(log)
-    os.chdir(folder)
+    os.chdir(request["spawn"])
     os.environ[KIND] = kind
     if kind == "forked" and device.accelerated:
         try:

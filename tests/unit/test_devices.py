@@ -49,6 +49,11 @@ def test_one_device_with_two_names_is_found() -> None:
     assert devices.twice(("cuda", "cuda")) is None
 
 
+def test_a_kind_without_counters_says_nothing() -> None:
+    counters = (devices.CPU.begin_peak(), devices.CPU.peak_bytes(), devices.CPU.pool_bytes())
+    assert (*counters, devices.CPU.busy_s(lambda: None, steps=1, sleep_s=0.0)) == (None,) * 4
+
+
 def test_what_nobody_has_tried_is_announced() -> None:
     assert devices.TRIED == ("cpu", "cuda")
     assert devices.UNTRIED == ("xpu", "mps")

@@ -178,6 +178,8 @@ def test_what_the_rounds_say() -> None:
     assert "about 6 rounds" in text
     alone = replace(record(samples(steady, steady)), environment={"threads": 1})
     assert any(line.endswith(", 1 thread") for line in noise_lines(alone))
+    on_a_card = replace(alone, environment={"device": "cuda:0", "device_name": "A card"})
+    assert "on cuda:0: A card" in noise_lines(on_a_card)
     few = samples([0.01] * 3, [0.01] * 3)
     assert "too few rounds" in "\n".join(noise_lines(record(few)))
 

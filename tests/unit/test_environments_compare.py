@@ -1,6 +1,7 @@
 """The tables of several environments: everything against eager of the reference environment."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -101,6 +102,9 @@ def test_what_counts_in_an_average() -> None:
     assert averages["old", "inductor"].mean.models == 2
     assert averages["new", "eager"].mean.value == pytest.approx(0.5, rel=0.02)
     assert averages["new", "eager"].versions == "torch 2.13.0"
+    text = printed([*records("one"), *records("two", wrong)], 200)
+    assert "Environments: geometric mean against eager of old" in text
+    assert re.search(r"new +torch 2\.13\.0 +inductor .* 1/2", text)
 
 
 def test_an_environment_with_other_results_counts_nowhere() -> None:

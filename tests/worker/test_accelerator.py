@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
+from harness.backends import cudagraphs
 from harness.backends.shared import inductor
 from harness.devices import of
 from harness.failures import JobFailed
@@ -371,4 +372,6 @@ def test_the_proof_is_asked_for_where_there_are_cuda_graphs(
     inductor.compile_with_inductor(program, "by its mode", mode="reduce-overhead")
     inductor.compile_with_inductor(program, "by a setting", settings={"triton.cudagraphs": True})
     inductor.compile_with_inductor(program, "plain")
-    assert seen == (["by its mode", "by a setting"] if asked else [])
+    monkeypatch.setattr(cudagraphs, "with_cuda_graphs", proved)
+    cudagraphs.compile(program)
+    assert seen == [*(["by its mode", "by a setting"] if asked else []), "cudagraphs"]

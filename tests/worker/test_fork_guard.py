@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from harness import devices
 from harness.codec import to_json
 from harness.loading.suite_files import suite_names
 from harness.schema import Protocol
@@ -42,7 +41,7 @@ def opened_by_a_fork(folder: Path, machine: Accelerator) -> dict[str, Any]:
             os.environ["PYTHONPATH"] = str(ROOT)
             os.environ["OMP_NUM_THREADS"] = "1"
             pipes = [request_read, reply_write, page, log]
-            host._become_worker(folder, pipes, "forked", devices.named("cpu"))
+            host._become_worker({"spawn": str(folder), "device": "cpu"}, pipes, "forked")
         finally:
             os._exit(70)
     for descriptor in (request_read, reply_write, page, log):

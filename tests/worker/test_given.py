@@ -13,8 +13,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from harness.loading import given
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
+from harness.precision import precision
 from harness.schema import Protocol, Record, Status
+from harness.workload import Workload
 from runner.errors import UsageError
 from tests.factories import known, sampled
 from tests.worker.planted import Of
@@ -228,6 +231,15 @@ def test_what_is_on_another_device_is_copied_and_noted() -> None:
     assert remarks(record) == (
         "the model came on cuda:0 and was copied to cpu",
         "the inputs came on cuda:0 and was copied to cpu",
+    )
+
+
+def test_what_is_on_the_cpu_is_copied_to_another_device_and_noted() -> None:
+    work = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),))
+    device = torch.device("cuda:1")
+    assert given.remarks(work, device, precision("float32", "cuda"), training=False) == (
+        "the model came on cpu and was copied to cuda:1",
+        "the inputs came on cpu and was copied to cuda:1",
     )
 
 

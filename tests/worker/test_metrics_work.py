@@ -154,6 +154,14 @@ def test_the_data_sheets(name: str, kind: str, tflop_per_s: float | None) -> Non
 
 
 @pytest.mark.parametrize(
+    ("dtype", "tf32", "unit"),
+    [("float32", True, "tf32"), ("float32", False, "float32"), ("amp_bfloat16", True, "bfloat16")],
+)
+def test_the_rate_of_a_data_sheet_that_a_precision_takes(dtype: str, unit: str, *, tf32: bool) -> None:
+    assert peak_rates.unit_of(replace(precision(dtype, "cpu"), tf32=tf32)) == unit
+
+
+@pytest.mark.parametrize(
     "name",
     [
         *("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A10G", "AMD EPYC", ""),

@@ -1,6 +1,7 @@
 """A torch with CUDA on a machine without a card: each question is answered with a sentence."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tarfile
@@ -19,7 +20,7 @@ from runner.errors import UsageError
 from tests.gpu import __main__ as smoke
 from tests.gpu import conftest
 from tests.worker.planted import refusing
-from torchduet import compare
+from torchduet import asked, compare
 
 NONE = f"torch {torch.__version__} finds no CUDA device"
 
@@ -37,6 +38,13 @@ def test_compare_names_the_argument(name: str) -> None:
     with pytest.raises(UsageError) as raised:
         compare(torch.nn.Linear(4, 4), torch.ones(2, 4), mode="training", device=name, compilers=["eager"])
     assert str(raised.value) == f"device: {name} is not there ({NONE}); use device='cpu'"
+
+
+def test_a_model_by_its_name_is_refused_before_its_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process looks for the card: this one must not use the driver."""
+    monkeypatch.setattr(asked, "missing_devices", lambda names: dict.fromkeys(names, NONE))
+    with pytest.raises(UsageError, match=re.escape(f"device: cuda:1 is not there ({NONE}); use")):
+        compare("models.py:make", mode="training", device="cuda:1", compilers=["eager"])
 
 
 def test_a_model_in_parts_on_two_devices_needs_a_name() -> None:

@@ -194,6 +194,23 @@ def test_a_model_that_takes_no_other_data_is_checked_without_and_the_record_says
     assert why.startswith("other data: eager fails on other data (ValueError: rows must")
 
 
+def test_other_data_that_fp64_does_not_take_is_judged_against_eager(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x = torch.randn(8, 8)
+
+    def single(given: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+        if given.dtype is torch.float64 and not torch.equal(given.float(), x):
+            raise RuntimeError("no such kernel")
+        output: torch.Tensor = linear(given)
+        return output
+
+    work = Workload(module=Of(single, nn.Linear(8, 8)), args=(x,))
+    status, parity, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
+    assert (status, parity.other_data) == (Status.PASS, (INPUTS, WEIGHTS))
+    assert "no fp64 reference of other data: no such kernel" in capsys.readouterr().out
+
+
 def test_a_compilation_for_other_data_is_reported() -> None:
     def compile(program: Program) -> Compiled:  # noqa: A001
         with torch._dynamo.config.patch(capture_scalar_outputs=True):
