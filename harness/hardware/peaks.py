@@ -1,13 +1,16 @@
 """The vendors' peak rates of dense matrix products. To add a device, add an entry to ``PEAKS``.
 
 NVIDIA's data sheets often print the rate with 2:4 sparsity, which is twice the dense rate; the rates below
-are dense. float32 is without TF32.
+are dense. float32 is without TF32. A CPU has no such sheet: its rate is computed.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from harness.hardware.cpus import clock_hz, cores_of, cpu_flags, usable_cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Peak:
     float32: float
     tf32: float | None
     bfloat16: float | None
-    float16: float
+    float16: float | None
     source: str
 
     def flop_per_s(self, precision: str) -> float | None:
@@ -28,6 +31,9 @@ class Peak:
 
 
 RATES = ("float32", "tf32", "bfloat16", "float16")
+FLOATS = (("avx512f", 16), ("avx2", 8))
+"""The flag of the kernel, and how many float32 a vector has, the widest first."""
+FMA_UNITS = 2
 SLICE = re.compile(r"\bMIG\b")
 
 # the first match counts, so a more specific name stands before a shorter one
@@ -59,3 +65,21 @@ def data_sheet_peak(device_name: str) -> Peak | None:
     if SLICE.search(device_name):
         return None
     return next((peak for peak in PEAKS if re.search(peak.device, device_name)), None)
+
+
+def processor_peak(threads: int, root: Path = Path("/")) -> Peak | None:
+    """cores x clock x FMA width of an x86 processor in float32; None without AVX2 or a known clock.
+
+    Each core is taken to have two FMA units of the full width, as those of servers have, and the clock to be
+    the largest that the system names, else the present one.
+    """
+    flags, hz = cpu_flags(root), clock_hz(root)
+    floats = next((number for flag, number in FLOATS if flag in flags), None)
+    if floats is None or hz is None:
+        return None
+    cores = min(threads, len(cores_of(usable_cpus(), root)))
+    source = (
+        f"cores x clock x FMA width: {cores} x {hz / 1e9:.2f} GHz x {FMA_UNITS} units x {floats} x 2 FLOP"
+    )
+    rate = cores * hz * FMA_UNITS * floats * 2 / 1e12
+    return Peak(device="", float32=rate, tf32=None, bfloat16=None, float16=None, source=source)

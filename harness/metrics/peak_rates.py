@@ -1,8 +1,9 @@
 """The limits of the device: peak rates in the candidates' precision (FLOP/s), and its memory's bandwidth.
 
-``data_sheet_peak_flop_per_s`` is from ``harness.hardware.peaks``. ``measured_peak_flop_per_s`` is the best of
-several large matrix products, which take about 0.1 s, with ``measured_peak_size`` rows and columns. The size
-is recorded because a small product, as on a slow processor, does not reach the rate of a larger one.
+``data_sheet_peak_flop_per_s`` is from ``harness.hardware.peaks``, which computes it for a CPU.
+``measured_peak_flop_per_s`` is the best of several large matrix products, which take about 0.1 s, with
+``measured_peak_size`` rows and columns. The size is recorded because a small product, as on a slow processor,
+does not reach the rate of a larger one.
 ``measured_bandwidth_bytes_per_s`` is the best of several copies of 64 MiB (1 GiB on a GPU), which take less
 than 0.2 s, read and written bytes together.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from harness.declared import CANDIDATE, GIGA, SIDES, TERA, WORK, Column, Metric, Seen, ratio
 from harness.devices import of
-from harness.hardware.peaks import data_sheet_peak
+from harness.hardware.peaks import data_sheet_peak, processor_peak
 from harness.metrics import ByVariant, Ended, declared_beside
 from harness.schema import WHOLE, Scalar
 
@@ -110,16 +111,16 @@ FEWEST, MOST = 3, 10  # products of one size, and copies
 
 
 def measure(ended: Ended) -> ByVariant:
+    from torch import get_num_threads
+
     from harness.precision import precision
 
     device, kind = of(ended.device), precision(ended.job.dtype, ended.device.type)
     rate, size = measured(kind, ended.device, ended.synchronize)
     numbers: dict[str, Scalar] = {MEASURED: rate, "measured_peak_size": size}
-    name = device.model()
-    if name is not None:
-        sheet = data_sheet_peak(name)
-        numbers[PROMISED] = sheet.flop_per_s(unit_of(kind)) if sheet else None
-        numbers["data_sheet"] = sheet.source if sheet else None
+    sheet = data_sheet_peak(device.model() or "") if device.accelerated else processor_peak(get_num_threads())
+    numbers[PROMISED] = sheet.flop_per_s(unit_of(kind)) if sheet else None
+    numbers["data_sheet"] = sheet.source if sheet else None
     copied = COPIED_BYTES_ACCELERATED if device.accelerated else COPIED_BYTES
     numbers[BANDWIDTH] = bandwidth(copied, ended.device, ended.synchronize)
     return {WHOLE: numbers}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.hardware.cpus import cpu_model
+from harness.hardware.peaks import processor_peak
 from harness.worker.limits import CPUS
 from runner.engine.executors.local import cpu_shares
 from tests.command_line import ran
@@ -99,3 +100,37 @@ def test_a_processor_is_named_with_its_widest_vectors(tmp_path: Path, flags: str
 
 def test_without_its_name_the_platform_answers(tmp_path: Path) -> None:
     assert cpu_model(tmp_path) == (platform.processor() or platform.machine())
+
+
+@pytest.mark.parametrize(
+    ("flags", "threads", "largest", "tflop_per_s"),
+    [
+        ("fma avx2", 1, "", 0.064),  # 2 GHz x 2 units x 8 x 2
+        ("fma avx2", 1, "3500000\n", 0.112),
+        ("avx2 avx512f amx_bf16", 1, "", 0.128),
+        ("avx2", 1 << 20, "", 0.064 * len(os.sched_getaffinity(0))),  # as many as there are cores
+        ("avx", 1, "", None),
+    ],
+)
+def test_the_promised_peak_of_a_processor(
+    tmp_path: Path, flags: str, threads: int, largest: str, tflop_per_s: float | None
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(
+        f"model name: A\nflags: {flags}\ncpu MHz: 2000.0\n\nmodel name: B\n"
+    )
+    place = tmp_path / "sys/devices/system/cpu/cpu0/cpufreq"
+    place.mkdir(parents=True)
+    if largest:
+        (place / "cpuinfo_max_freq").write_text(largest)
+    peak = processor_peak(threads, tmp_path)
+    assert (None if peak is None else peak.float32) == pytest.approx(tflop_per_s)
+    if peak is not None:
+        assert peak.flop_per_s("bfloat16") is None
+        assert f"{'3.50' if largest else '2.00'} GHz" in peak.source
+
+
+def test_a_processor_without_a_clock_promises_nothing(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("flags: avx2\n")
+    assert processor_peak(1, tmp_path) is None
