@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.metrics import ByVariant, Ended, declared_beside
 from harness.schema import BASELINE, Scalar
+from harness.timing.measure import quiet_collector
 
 if TYPE_CHECKING:
     from harness.timing.step import Variant
@@ -92,18 +93,22 @@ def cost_of_call(variant: Variant, ended: Ended) -> dict[str, Scalar]:
 
 
 def alternating(steps: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
-    """What the functions return, by name, from rounds in a random order. The first round does not count."""
+    """What the functions return, by name, from rounds in a random order, without garbage collection.
+
+    The first round does not count.
+    """
     order, shuffled = list(steps), random.Random(0)
     results: dict[str, list[T]] = {name: [] for name in steps}
     for step in steps.values():
         step()
     start = time.perf_counter()
-    for done in range(MOST):
-        if done >= FEWEST and time.perf_counter() - start > LIMIT_S:
-            break
-        shuffled.shuffle(order)
-        for name in order:
-            results[name].append(steps[name]())
+    with quiet_collector(thorough=False):
+        for done in range(MOST):
+            if done >= FEWEST and time.perf_counter() - start > LIMIT_S:
+                break
+            shuffled.shuffle(order)
+            for name in order:
+                results[name].append(steps[name]())
     return results
 
 
