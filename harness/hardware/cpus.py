@@ -28,30 +28,18 @@ def cpu_model(root: Path = Path("/")) -> str:
 
     Virtual machines give one name to many processors; without AVX-512 a bfloat16 product is far slower.
     """
-    first = _first_cpu(root)
-    if "model name" not in first:
+    cpu = first_cpu(root)
+    if "model name" not in cpu:
         return platform.processor() or platform.machine()
-    widest = [f" ({name})" for flag, name in VECTORS if flag in cpu_flags(root)][:1]
-    return "".join([first["model name"], *widest])
+    flags = cpu.get("flags", "").split()
+    widest = [f" ({name})" for flag, name in VECTORS if flag in flags][:1]
+    return "".join([cpu["model name"], *widest])
 
 
-def _first_cpu(root: Path) -> dict[str, str]:
-    """What the kernel says of the first CPU, by name."""
+def first_cpu(root: Path = Path("/")) -> dict[str, str]:
+    """What the kernel says of the first CPU, by name: its flags, its clock now; {} where it says nothing."""
     lines = [line.partition(":") for line in text_of(root / "proc/cpuinfo").splitlines()]
     return {name.strip(): value.strip() for name, _, value in reversed(lines)}
-
-
-def cpu_flags(root: Path = Path("/")) -> frozenset[str]:
-    return frozenset(_first_cpu(root).get("flags", "").split())
-
-
-def clock_hz(root: Path = Path("/")) -> float | None:
-    """The largest clock that the system names, else the present one; None if it names neither."""
-    largest = text_of(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
-    if largest:
-        return float(largest) * 1e3
-    present = _first_cpu(root).get("cpu MHz")
-    return float(present) * 1e6 if present else None
 
 
 def cores_of(cpus: Sequence[int], root: Path = Path("/")) -> list[tuple[int, ...]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.hardware.cpus import clock_hz, cores_of, cpu_flags, usable_cpus
+from harness.hardware.cpus import cores_of, first_cpu, text_of, usable_cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ RATES = ("float32", "tf32", "bfloat16", "float16")
 FLOATS = (("avx512f", 16), ("avx2", 8))
 """The flag of the kernel, and how many float32 a vector has, the widest first."""
 FMA_UNITS = 2
+LARGEST_KHZ = "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"
 SLICE = re.compile(r"\bMIG\b")
 
 # the first match counts, so a more specific name stands before a shorter one
@@ -73,9 +74,11 @@ def processor_peak(threads: int, root: Path = Path("/")) -> Peak | None:
     Each core is taken to have two FMA units of the full width, as those of servers have, and the clock to be
     the largest that the system names, else the present one.
     """
-    flags, hz = cpu_flags(root), clock_hz(root)
+    cpu = first_cpu(root)
+    flags, khz = cpu.get("flags", "").split(), text_of(root / LARGEST_KHZ)
     floats = next((number for flag, number in FLOATS if flag in flags), None)
-    if floats is None or hz is None:
+    hz = float(khz) * 1e3 if khz else float(cpu.get("cpu MHz", 0)) * 1e6
+    if floats is None or not hz:
         return None
     cores = min(threads, len(cores_of(usable_cpus(), root)))
     source = (
