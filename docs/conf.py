@@ -55,6 +55,7 @@ docs/GPU
 docs/VERSIONS
 docs/FOUND
 docs/RESULTS
+docs/SMALL_SCALE
 ```
 
 ```{toctree}

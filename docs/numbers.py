@@ -1,4 +1,4 @@
-"""The numbers of README.md and RESULTS.md, from committed records: ``python -m docs.numbers``.
+"""The numbers of README and the pages of results, from committed records: ``python -m docs.numbers``.
 
 Prints each line that the pages must have. ``tests/unit/test_numbers.py`` fails if a page lacks a line, or has
 a row or a digit of its own. The averages are over both processors, and a sentence gives those of each.
@@ -19,7 +19,7 @@ from harness.loading.python_file import load_file
 from harness.schema import Record
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
-from runner.analysis.digits import MISSING, speedup_text, steps_text
+from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
 from runner.analysis.estimate import Verdict
 from runner.store.record_file import read_records
 
@@ -28,8 +28,27 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "results" / "headline-cpu"
+WHOLE = ROOT / "results" / "headline-whole-cpu"
+MODES = ("inference", "training")
+WHOLE_NAME, SMALL_NAME = "whole", "small"
+WHOLE_COMPILERS = ("inductor", "inductor[freezing=True]", "aot_eager")
 SUITES = ("timm_models", "huggingface", "tiny_gpt")
 DECIDED = (Verdict.FASTER, Verdict.SAME, Verdict.SLOWER)
+OF_TABLE = [
+    "suite",
+    "name",
+    "mode",
+    "dtype",
+    "compiler",
+    "status",
+    "verdict",
+    "speedup",
+    "ci_low",
+    "ci_high",
+    "n",
+]
+OF_TABLE += ["processes", "batch_size", "published_batch_size", "parameters", "baseline_ms", "candidate_ms"]
+OF_TABLE += ["compilation_latency_s", "break_even_steps", "memory_ratio", "open_because", "parity_rule"]
 DASH = "\N{EN DASH}"
 POOLED = "cpu"  # in place of the name of a processor
 
@@ -54,6 +73,14 @@ def pooled(records: Iterable[Record]) -> list[Record]:
     names = {"cpu": POOLED, "device_name": POOLED}
     blind = [replace(record, environment={**record.environment, **names}) for record in records]
     return sorted(blind, key=lambda record: record.job.case.mode.value)
+
+
+def in_suite(name: str, records: Iterable[Record]) -> list[Record]:
+    """The records as if all models were in the suite with this name: their averages are over all of them."""
+    return [
+        replace(record, job=replace(record.job, case=replace(record.job.case, suite=name)))
+        for record in records
+    ]
 
 
 class Numbers:
@@ -85,36 +112,87 @@ def steps(median: float | None) -> str:
     return MISSING if median is None else steps_text(median)
 
 
-def first_page(numbers: Numbers) -> Iterator[str]:
-    """The rows of README's table."""
-    for mode, suite in itertools.product(("inference", "training"), SUITES):
-        group = numbers.groups["inductor", suite, mode]
+def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
+    """The rows of README's table, of models in one suite."""
+    for mode in MODES:
+        if (group := numbers.groups.get(("inductor", suite, mode))) is None:
+            continue
         median = numbers.of("inductor", suite, mode)["speedup"].median()
         even = group.break_even
         yield (
-            f"| `{suite}`, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_of(group)} "
+            f"| {suite}, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_of(group)} "
             f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models} after "
             f"{steps(even.median_of_paying)}; over all models {steps(even.median)} |"
         )
 
 
-def results_table(numbers: Numbers) -> Iterator[str]:
-    """The rows of the first table of RESULTS."""
-    for mode, suite in itertools.product(("inference", "training"), SUITES):
-        group = numbers.groups["inductor", suite, mode]
-        low, median, high = numbers.of("inductor", suite, mode)["speedup"].quantile([0.1, 0.5, 0.9])
+def coverage(numbers: Numbers) -> str:
+    """What RESULTS says about the models at small scale."""
+    passed = [_passed(numbers, "inductor", mode) for mode in MODES]
+    total = sum(numbers.groups["inductor", suite, "training"].total for suite in SUITES)
+    text = f"Of {total} models at small scale, Inductor passes {passed[0]} in inference and "
+    return f"{text}{passed[1]} in training"
+
+
+def results_table(numbers: Numbers, suites: Sequence[str], compiler: str) -> Iterator[str]:
+    """The rows of a table of averages."""
+    for mode, suite in itertools.product(MODES, suites):
+        if (group := numbers.groups.get((compiler, suite, mode))) is None:
+            continue
+        low, median, high = numbers.of(compiler, suite, mode)["speedup"].quantile([0.1, 0.5, 0.9])
         even = group.break_even
         yield (
-            f"| {suite}, {mode} | {group.passed}/{group.total} [{100 * group.pass_low:.0f}, "
-            f"{100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} | {low:.2f}{DASH}{high:.2f} "
-            f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models}, "
-            f"{steps(even.median_of_paying)}; {steps(even.median)} |"
+            f"| {compiler if suite == WHOLE_NAME else suite}, {mode} | {group.passed}/{group.total} "
+            f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} "
+            f"| {low:.2f}{DASH}{high:.2f} | {'/'.join(map(str, numbers.counts(group)))} "
+            f"| {even.pays} of {even.models}, {steps(even.median_of_paying)}; {steps(even.median)} |"
+        )
+
+
+def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
+    """A row for each whole model: batch, parameters, eager's time, and the speedup of each compiler."""
+    data = numbers.data[numbers.data["mode"] == mode]
+    for name, rows in data.groupby("name", sort=True):
+        comparisons = dict(zip(rows["compiler"], rows["comparison"], strict=True))
+        cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS if compiler in comparisons]
+        size = f"{rows['batch_size'].iloc[0]:.0f} | {rows['parameters'].max() / 1e6:.3g} M"
+        yield f"| {name} | {size} | {ms_text(rows['baseline_ms'].max())} | {' | '.join(cells)} |"
+
+
+def table(records: Iterable[Record]) -> list[str]:
+    """The lines of the whole models' table of all numbers."""
+    rows = Numbers([*records]).data[OF_TABLE].sort_values(["suite", "name", "mode", "compiler"])
+    text: str = rows.to_csv(index=False, float_format="%.4g")
+    return text.splitlines()
+
+
+def _cell(comparison: Comparison) -> str:
+    """The speedup with its verdict, unless it is faster or slower; without a speedup, the status."""
+    if comparison.speedup is None or not comparison.record.status.passed:
+        return comparison.record.status.value
+    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+    if (verdict := comparison.verdict) is None or verdict in (Verdict.FASTER, Verdict.SLOWER):
+        return speedup
+    return f"{speedup}, {verdict.value}"
+
+
+def both_ways(whole: Numbers, small: Numbers) -> Iterator[str]:
+    """What BIAS says about the models that were measured whole and at small scale."""
+    for mode in MODES:
+        if (rows := whole.of("inductor", WHOLE_NAME, mode)).empty:
+            continue
+        both = rows.merge(_all(small, "inductor", mode), on="name", suffixes=("", "_small"))
+        change = (both["speedup"] / both["speedup_small"]).set_axis(both["name"]).sort_values()
+        ends = " to ".join(f"{change.iloc[end]:.2f} ({change.index[end]})" for end in (0, -1))
+        yield (
+            f"{len(both)} models in {mode}: {gmean(both['speedup']):.2f}x whole, "
+            f"{gmean(both['speedup_small']):.2f}x small; the ratio of the two is {ends}"
         )
 
 
 def sentences(numbers: Numbers) -> Iterator[str]:
-    """What RESULTS says below its table."""
-    count = {mode: _counts(numbers, mode) for mode in ("inference", "training")}
+    """What SMALL_SCALE says below its table."""
+    count = {mode: _counts(numbers, mode) for mode in MODES}
     passed = {mode: sum(counts) for mode, counts in count.items()}
     faster, _, slower, still = count["inference"]
     yield (
@@ -198,10 +276,24 @@ def _named(row: pd.Series) -> str:
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
     records = [*records_below(SMALL)]
-    small = Numbers(records)
+    small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
+    whole = Numbers(in_suite(WHOLE_NAME, records_below(WHOLE)))
+    of_whole = [results_table(whole, [WHOLE_NAME], compiler) for compiler in WHOLE_COMPILERS]
     return {
-        "README.md": [*first_page(small)],
-        "docs/RESULTS.md": [*results_table(small), *sentences(small), by_processor(records), *causes()],
+        "README.md": [*first_page(whole, WHOLE_NAME), *first_page(all_small, SMALL_NAME)],
+        "docs/RESULTS.md": [
+            *itertools.chain(*of_whole),
+            coverage(small),
+            *causes(),
+        ],
+        "results/headline-whole-cpu/README.md": [*model_rows(whole, "inference")],
+        "results/headline-whole-cpu/table.csv": table(records_below(WHOLE)),
+        "docs/BIAS.md": [*both_ways(whole, small)],
+        "docs/SMALL_SCALE.md": [
+            *results_table(small, SUITES, "inductor"),
+            *sentences(small),
+            by_processor(records),
+        ],
     }
 
 
