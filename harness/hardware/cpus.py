@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 VECTORS = (
-    ("amx_bf16", "AMX"),
-    ("avx512_bf16", "AVX-512 with bfloat16"),
-    ("avx512f", "AVX-512"),
-    ("avx2", "AVX2"),
+    ("amx_bf16", "AMX", 16),
+    ("avx512_bf16", "AVX-512 with bfloat16", 16),
+    ("avx512f", "AVX-512", 16),
+    ("avx2", "AVX2", 8),
 )
-"""The flag of the kernel and the name of a vector extension, the widest first."""
+"""Of a vector extension, the widest first: the kernel's flag, the name, how many float32 a vector has."""
 
 
 def usable_cpus() -> tuple[int, ...]:
@@ -31,15 +31,20 @@ def cpu_model(root: Path = Path("/")) -> str:
     cpu = first_cpu(root)
     if "model name" not in cpu:
         return platform.processor() or platform.machine()
-    flags = cpu.get("flags", "").split()
-    widest = [f" ({name})" for flag, name in VECTORS if flag in flags][:1]
-    return "".join([cpu["model name"], *widest])
+    widest = widest_vectors(cpu)
+    return f"{cpu['model name']} ({widest[0]})" if widest else cpu["model name"]
 
 
 def first_cpu(root: Path = Path("/")) -> dict[str, str]:
     """What the kernel says of the first CPU, by name: its flags, its clock now; {} where it says nothing."""
     lines = [line.partition(":") for line in text_of(root / "proc/cpuinfo").splitlines()]
     return {name.strip(): value.strip() for name, _, value in reversed(lines)}
+
+
+def widest_vectors(cpu: Mapping[str, str]) -> tuple[str, int] | None:
+    """The name of this CPU's widest vectors and the float32 in each; None without any of ``VECTORS``."""
+    flags = cpu.get("flags", "").split()
+    return next(((name, floats) for flag, name, floats in VECTORS if flag in flags), None)
 
 
 def cores_of(cpus: Sequence[int], root: Path = Path("/")) -> list[tuple[int, ...]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.hardware.cpus import cores_of, first_cpu, text_of, usable_cpus
+from harness.hardware.cpus import cores_of, first_cpu, text_of, usable_cpus, widest_vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,6 @@ class Peak:
 
 
 RATES = ("float32", "tf32", "bfloat16", "float16")
-FLOATS = (("avx512f", 16), ("avx2", 8))
-"""The flag of the kernel, and how many float32 a vector has, the widest first."""
 FMA_UNITS = 2
 LARGEST_KHZ = "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"
 SLICE = re.compile(r"\bMIG\b")
@@ -75,11 +73,11 @@ def processor_peak(threads: int, root: Path = Path("/")) -> Peak | None:
     the largest that the system names, else the present one.
     """
     cpu = first_cpu(root)
-    flags, khz = cpu.get("flags", "").split(), text_of(root / LARGEST_KHZ)
-    floats = next((number for flag, number in FLOATS if flag in flags), None)
+    widest, khz = widest_vectors(cpu), text_of(root / LARGEST_KHZ)
     hz = float(khz) * 1e3 if khz else float(cpu.get("cpu MHz", 0)) * 1e6
-    if floats is None or not hz:
+    if widest is None or not hz:
         return None
+    _, floats = widest
     cores = min(threads, len(cores_of(usable_cpus(), root)))
     source = (
         f"cores x clock x FMA width: {cores} x {hz / 1e9:.2f} GHz x {FMA_UNITS} units x {floats} x 2 FLOP"
