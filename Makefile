@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline headline-0 headline-1 headline-2 headline-3 small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -55,16 +55,18 @@ PART = $(lastword $(subst -, ,$@))
 WHOLE_PLAN = --scale=full --dtypes=$(DTYPES) --batch-size-file=$(WHOLE) \
 	--only=$(shell awk -F, 'NR % 4 == $(PART) {print $$1}' $(WHOLE) | paste -sd,)
 DTYPES ?= float32,bfloat16
-headline: headline-1 headline-2 headline-3 headline-0
-headline-0 headline-1 headline-2 headline-3: headline-%: headline-inference-% headline-training-%
-headline-inference-%: PLAN = --inference $(WHOLE_PLAN) --compilers='aot_eager,inductor,inductor[freezing=True]'
-headline-training-%: PLAN = --training $(WHOLE_PLAN) --compilers=aot_eager,inductor
+PARTS := 1 2 3 0
+INFERENCE := $(PARTS:%=headline-inference-%)
+TRAINING := $(PARTS:%=headline-training-%)
+.PHONY: $(PARTS:%=headline-%) $(INFERENCE) $(TRAINING)
+headline: $(PARTS:%=headline-%)
+$(PARTS:%=headline-%): headline-%: headline-inference-% headline-training-%
+$(INFERENCE): PLAN = --inference $(WHOLE_PLAN) --compilers='aot_eager,inductor,inductor[freezing=True]'
+$(TRAINING): PLAN = --training $(WHOLE_PLAN) --compilers=aot_eager,inductor
 small: PLAN = --inference --training --scale=small --dtypes=float32 --compilers=aot_eager,inductor --threads=1 --allocator=both
 RUN_OR_RESUME = $(RUN) runner.py $(if $(wildcard logs/$@/run.json),--resume=logs/$@,\
 	--suites=tiny_gpt,timm_models,huggingface --devices=cpu --output-dir=logs/$@ $(PLAN))
-headline-inference-%: $(STAMP)
-	$(RUN_OR_RESUME) || test $$? = 1
-headline-training-%: $(STAMP)
+$(INFERENCE) $(TRAINING): $(STAMP)
 	$(RUN_OR_RESUME) || test $$? = 1
 small: $(STAMP)
 	$(RUN_OR_RESUME)

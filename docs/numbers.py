@@ -35,20 +35,10 @@ WHOLE_COMPILERS = ("inductor", "inductor[freezing=True]", "aot_eager")
 SUITES = ("timm_models", "huggingface", "tiny_gpt")
 DECIDED = (Verdict.FASTER, Verdict.SAME, Verdict.SLOWER)
 OF_TABLE = [
-    "suite",
-    "name",
-    "mode",
-    "dtype",
-    "compiler",
-    "status",
-    "verdict",
-    "speedup",
-    "ci_low",
-    "ci_high",
-    "n",
+    *("suite", "name", "mode", "dtype", "compiler", "status", "verdict", "speedup", "ci_low", "ci_high", "n"),
+    *("processes", "batch_size", "published_batch_size", "parameters", "baseline_ms", "candidate_ms"),
+    *("compilation_latency_s", "break_even_steps", "memory_ratio", "open_because", "parity_rule"),
 ]
-OF_TABLE += ["processes", "batch_size", "published_batch_size", "parameters", "baseline_ms", "candidate_ms"]
-OF_TABLE += ["compilation_latency_s", "break_even_steps", "memory_ratio", "open_because", "parity_rule"]
 DASH = "\N{EN DASH}"
 POOLED = "cpu"  # in place of the name of a processor
 
@@ -126,27 +116,39 @@ def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
         )
 
 
-def coverage(numbers: Numbers) -> str:
-    """What RESULTS says about the models at small scale."""
-    passed = [_passed(numbers, "inductor", mode) for mode in MODES]
-    total = sum(numbers.groups["inductor", suite, "training"].total for suite in SUITES)
-    text = f"Of {total} models at small scale, Inductor passes {passed[0]} in inference and "
-    return f"{text}{passed[1]} in training"
+def passes(all_small: Numbers) -> str:
+    """What RESULTS and SMALL_SCALE say of the models at small scale: how many pass in each mode."""
+
+    def passed(compiler: str) -> str:
+        return " and ".join(str(all_small.groups[compiler, SMALL_NAME, mode].passed) for mode in MODES)
+
+    total = all_small.groups["inductor", SMALL_NAME, "training"].total
+    return f"Inductor passes {passed('inductor')} of {total}, aot_eager {passed('aot_eager')}."
 
 
-def results_table(numbers: Numbers, suites: Sequence[str], compiler: str) -> Iterator[str]:
-    """The rows of a table of averages."""
-    for mode, suite in itertools.product(MODES, suites):
-        if (group := numbers.groups.get((compiler, suite, mode))) is None:
-            continue
-        low, median, high = numbers.of(compiler, suite, mode)["speedup"].quantile([0.1, 0.5, 0.9])
-        even = group.break_even
-        yield (
-            f"| {compiler if suite == WHOLE_NAME else suite}, {mode} | {group.passed}/{group.total} "
-            f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} "
-            f"| {low:.2f}{DASH}{high:.2f} | {'/'.join(map(str, numbers.counts(group)))} "
-            f"| {even.pays} of {even.models}, {steps(even.median_of_paying)}; {steps(even.median)} |"
-        )
+def average_row(numbers: Numbers, label: str, key: tuple[str, str, str]) -> str:
+    """A row of averages, over the group of this compiler, suite and mode."""
+    group, (low, median, high) = numbers.groups[key], numbers.of(*key)["speedup"].quantile([0.1, 0.5, 0.9])
+    even = group.break_even
+    return (
+        f"| {label} | {group.passed}/{group.total} "
+        f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} "
+        f"| {low:.2f}{DASH}{high:.2f} | {'/'.join(map(str, numbers.counts(group)))} "
+        f"| {even.pays} of {even.models}, {steps(even.median_of_paying)}; {steps(even.median)} |"
+    )
+
+
+def whole_rows(whole: Numbers) -> Iterator[str]:
+    """The rows of RESULTS's first table: of the modes that are measured."""
+    for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
+        if (key := (compiler, WHOLE_NAME, mode)) in whole.groups:
+            yield average_row(whole, f"{compiler}, {mode}", key)
+
+
+def small_rows(small: Numbers) -> Iterator[str]:
+    """The rows of SMALL_SCALE's first table."""
+    for mode, suite in itertools.product(MODES, SUITES):
+        yield average_row(small, f"{suite}, {mode}", ("inductor", suite, mode))
 
 
 def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
@@ -154,7 +156,7 @@ def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
     data = numbers.data[numbers.data["mode"] == mode]
     for name, rows in data.groupby("name", sort=True):
         comparisons = dict(zip(rows["compiler"], rows["comparison"], strict=True))
-        cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS if compiler in comparisons]
+        cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS]
         size = f"{rows['batch_size'].iloc[0]:.0f} | {rows['parameters'].max() / 1e6:.3g} M"
         yield f"| {name} | {size} | {ms_text(rows['baseline_ms'].max())} | {' | '.join(cells)} |"
 
@@ -177,11 +179,11 @@ def _cell(comparison: Comparison) -> str:
 
 
 def both_ways(whole: Numbers, small: Numbers) -> Iterator[str]:
-    """What BIAS says about the models that were measured whole and at small scale."""
+    """What BIAS says of the models that were measured whole and at small scale."""
     for mode in MODES:
         if (rows := whole.of("inductor", WHOLE_NAME, mode)).empty:
             continue
-        both = rows.merge(_all(small, "inductor", mode), on="name", suffixes=("", "_small"))
+        both = rows.merge(small.of("inductor", SMALL_NAME, mode), on="name", suffixes=("", "_small"))
         change = (both["speedup"] / both["speedup_small"]).set_axis(both["name"]).sort_values()
         ends = " to ".join(f"{change.iloc[end]:.2f} ({change.index[end]})" for end in (0, -1))
         yield (
@@ -190,42 +192,37 @@ def both_ways(whole: Numbers, small: Numbers) -> Iterator[str]:
         )
 
 
-def sentences(numbers: Numbers) -> Iterator[str]:
-    """What SMALL_SCALE says below its table."""
-    count = {mode: _counts(numbers, mode) for mode in MODES}
-    passed = {mode: sum(counts) for mode, counts in count.items()}
-    faster, _, slower, still = count["inference"]
+def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
+    """What SMALL_SCALE says below its table. ``all_small``: the same models as one suite."""
+    inference, training = (all_small.groups["inductor", SMALL_NAME, mode] for mode in MODES)
+    faster, _, slower, still = all_small.counts(inference)
     yield (
-        f"In inference Inductor is faster in {faster} of {passed['inference']} models that passed, slower in "
+        f"In inference Inductor is faster in {faster} of {inference.passed} models that passed, slower in "
         f"{slower}, and {still} are open."
     )
-    faster, same, slower, still = count["training"]
+    faster, same, slower, still = all_small.counts(training)
     yield (
-        f"In training it is faster in {faster} of {passed['training']}, the same in {same}, slower in "
+        f"In training it is faster in {faster} of {training.passed}, the same in {same}, slower in "
         f"{slower}, and {still} are open."
     )
-    means = [f"{gmean(_all(numbers, 'aot_eager', mode)['speedup']):.2f}x in {mode}" for mode in count]
+    aot = {mode: all_small.of("aot_eager", SMALL_NAME, mode)["speedup"] for mode in MODES}
+    means = [f"{gmean(speedups):.2f}x in {mode}" for mode, speedups in aot.items()]
     yield f"has a geometric mean of {' and '.join(means)}."
-    rows = {key: numbers.of("inductor", *key) for key in itertools.product(SUITES, count)}
+    rows = {key: numbers.of("inductor", *key) for key in itertools.product(SUITES, MODES)}
     times = {key: data["compilation_latency_s"] for key, data in rows.items()}
     largest = max(column.max() for column in times.values())
-    timm, large = ([f"{times[suite, mode].median():.0f} s" for mode in count] for suite in SUITES[:2])
+    timm, large = ([f"{times[suite, mode].median():.0f} s" for mode in MODES] for suite in SUITES[:2])
     yield (
         f"Inductor compiles for {large[0]} (huggingface) and {timm[0]} (timm_models) in inference, "
         f"{large[1]} and {timm[1]} in training (medians; largest {largest:.0f} s)"
     )
     memory = {key: gmean(data["memory_ratio"].dropna()) for key, data in rows.items()}
-    timm, large = ([f"{memory[suite, mode]:.2f}x" for mode in count] for suite in SUITES[:2])
+    timm, large = ([f"{memory[suite, mode]:.2f}x" for mode in MODES] for suite in SUITES[:2])
     yield (
         f"eager has {large[0]} of it (huggingface) and {timm[0]} (timm_models) in inference, {large[1]} and "
         f"{timm[1]} in training"
     )
-    aot = [_passed(numbers, "aot_eager", mode) for mode in count]
-    total = sum(numbers.groups["inductor", suite, "training"].total for suite in SUITES)
-    yield (
-        f"Inductor passes {passed['inference']} and {passed['training']} of {total}, "
-        f"aot_eager {aot[0]} and {aot[1]}."
-    )
+    yield passes(all_small)
     order = pd.concat(rows.values()).sort_values("speedup")
     yield f"The fastest is {_named(order.iloc[-1])}, the slowest {_named(order.iloc[0])}."
 
@@ -254,19 +251,6 @@ def causes() -> Iterator[str]:
             yield short.replace(" (inference, float32, cpu)", ", inference")
 
 
-def _counts(numbers: Numbers, mode: str) -> list[int]:
-    counts = [numbers.counts(numbers.groups["inductor", suite, mode]) for suite in SUITES]
-    return [sum(column) for column in zip(*counts, strict=True)]
-
-
-def _passed(numbers: Numbers, compiler: str, mode: str) -> int:
-    return sum(numbers.groups[compiler, suite, mode].passed for suite in SUITES)
-
-
-def _all(numbers: Numbers, compiler: str, mode: str) -> pd.DataFrame:
-    return pd.concat([numbers.of(compiler, suite, mode) for suite in SUITES])
-
-
 def _named(row: pd.Series) -> str:
     c: Comparison = row["comparison"]
     case = c.record.job.case
@@ -275,25 +259,16 @@ def _named(row: pd.Series) -> str:
 
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
-    records = [*records_below(SMALL)]
+    records, of_whole = [*records_below(SMALL)], [*records_below(WHOLE)]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
-    whole = Numbers(in_suite(WHOLE_NAME, records_below(WHOLE)))
-    of_whole = [results_table(whole, [WHOLE_NAME], compiler) for compiler in WHOLE_COMPILERS]
+    whole = Numbers(in_suite(WHOLE_NAME, of_whole))
     return {
         "README.md": [*first_page(whole, WHOLE_NAME), *first_page(all_small, SMALL_NAME)],
-        "docs/RESULTS.md": [
-            *itertools.chain(*of_whole),
-            coverage(small),
-            *causes(),
-        ],
+        "docs/RESULTS.md": [*whole_rows(whole), passes(all_small), *causes()],
+        "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
+        "docs/BIAS.md": [*both_ways(whole, all_small)],
         "results/headline-whole-cpu/README.md": [*model_rows(whole, "inference")],
-        "results/headline-whole-cpu/table.csv": table(records_below(WHOLE)),
-        "docs/BIAS.md": [*both_ways(whole, small)],
-        "docs/SMALL_SCALE.md": [
-            *results_table(small, SUITES, "inductor"),
-            *sentences(small),
-            by_processor(records),
-        ],
+        "results/headline-whole-cpu/table.csv": table(of_whole),
     }
 
 
