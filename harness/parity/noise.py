@@ -4,6 +4,9 @@ Every floating result of an operation, forward and backward, is multiplied by 1 
 of its type, with random signs (Monte Carlo arithmetic: Parker 1997). Such a run crosses kinks, loses sums
 that cancel, changes routes and amplifies roundings as often as this model does on this data. The signs have
 a fixed seed, so that a verdict repeats.
+
+A normalization is one operation with a mean inside. The mean rounds once for a whole channel or row, which
+noise on each element of the output never does; the output therefore follows the noise of the mean.
 """
 
 from __future__ import annotations
@@ -33,6 +36,12 @@ COPIES = frozenset((
     "_unsafe_view",
 ))  # fmt: skip
 """Operations that move values or choose among them, and so round nothing."""
+CHANNELS = frozenset((
+    *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
+    "miopen_batch_norm",
+))  # fmt: skip
+"""Normalizations of channels: their results are the output, and the mean and inverse deviation of each."""
+LAYERS, GROUPS = "native_layer_norm", "native_group_norm"
 
 
 def loudness(precision: Precision) -> float:
@@ -52,12 +61,16 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket.__name__ not in COPIES:
+        name = func.overloadpacket.__name__
+        mean = _mean_of(name, result)
+        if name not in COPIES:
             results = result if isinstance(result, (tuple, list)) else (result,)
             for tensor, returned in zip(results, func._schema.returns):  # noqa: B905, SLF001 - a list is one return
                 alias = returned.alias_info
                 if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
                     self._disturb(tensor)
+        if mean is not None:
+            _follow(name, args[2 if name == LAYERS else 1], result, mean)
         return result
 
     def _disturb(self, tensor: torch.Tensor) -> None:
@@ -80,6 +93,32 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
             factors = 1.0 + units.double() * torch.finfo(tensor.dtype).eps
             self._pools[key] = factors.to(tensor.device, tensor.dtype)
         return self._pools[key]
+
+
+def _mean_of(name: str, result: Any) -> torch.Tensor | None:
+    """A copy of the mean inside a normalization of this call's values; None for another operation.
+
+    In reduced precision the mean inside has float32's roundings, which do not matter there.
+    """
+    if name not in CHANNELS and name not in (LAYERS, GROUPS):
+        return None
+    output, mean, *_ = result
+    return mean.clone() if mean.numel() and output.dtype is torch.float32 else None
+
+
+def _follow(
+    name: str, weight: torch.Tensor | None, result: tuple[torch.Tensor, ...], mean: torch.Tensor
+) -> None:
+    """Shifts the output as if it had been computed from the disturbed mean."""
+    output, disturbed, deviation, *_ = result
+    shift = (disturbed - mean) * deviation
+    if name == GROUPS:
+        shift = shift.repeat_interleave(output.shape[1] // shift.shape[1], dim=1)
+    if name != LAYERS:
+        rest = [1] * (output.dim() - 2)
+        shift = shift.view(-1, output.shape[1], *rest)
+        weight = None if weight is None else weight.view(-1, *rest)
+    output.sub_(shift if weight is None else shift * weight)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
