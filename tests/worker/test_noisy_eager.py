@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from harness.parity.noise import LOUDNESS, LOUDNESS_REDUCED, Noise, loudness
 from harness.precision import precision
@@ -129,6 +130,40 @@ def test_a_product_of_batches_rounds_once() -> None:
     plain = x @ weight
     change = (noisy(lambda: x @ weight) - plain) / plain / torch.finfo(torch.float32).eps
     assert rms(change) == pytest.approx(LOUDNESS, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("norm", "means"),  # dimensions of an input of (batch, channel, height, width) that share a mean
+    [
+        (nn.BatchNorm2d(8), (0, 2, 3)),
+        (nn.BatchNorm2d(8, affine=False), (0, 2, 3)),
+        (nn.BatchNorm2d(8, track_running_stats=False), (0, 2, 3)),
+        (nn.GroupNorm(8, 8), (2, 3)),
+        (nn.GroupNorm(8, 8, affine=False), (2, 3)),
+        (nn.InstanceNorm2d(8), (2, 3)),
+        (nn.LayerNorm((16, 16)), (2, 3)),
+        (nn.LayerNorm((16, 16), elementwise_affine=False), (2, 3)),
+    ],
+)
+def test_what_is_normalized_follows_the_noise_of_its_mean(norm: nn.Module, means: tuple[int, ...]) -> None:
+    """Noise on each element alone would cancel in a mean over elements, to a hundredth."""
+    x = drawn((32, 8, 16, 16)).float() + 3.0
+    change = (noisy(lambda: norm(x)).double() - norm(x).double()).detach()
+    shared = change.mean(means, keepdim=True)
+    each = rms(change - shared)
+    assert 1.0 < rms(shared) / each < 20.0
+    norm.eval()
+    if isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:  # the mean is of earlier calls
+        change = (noisy(lambda: norm(x)).double() - norm(x).double()).detach()
+        assert rms(change.mean(means)) < 0.1 * rms(change)
+
+
+def test_the_noise_of_a_mean_is_scaled_by_the_weight_of_its_channel() -> None:
+    x = drawn((32, 8, 16, 16)).float() + 3.0
+    for norm in (nn.BatchNorm2d(8), nn.GroupNorm(2, 8)):
+        plain = (noisy(lambda: norm(x)) - norm(x)).detach()  # noqa: B023 - called at once
+        nn.init.constant_(norm.weight, 5.0)
+        assert rms((noisy(lambda: norm(x)) - norm(x)).detach()) == pytest.approx(5 * rms(plain), rel=0.2)  # noqa: B023
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "amp"])
