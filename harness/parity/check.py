@@ -326,17 +326,13 @@ def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, E
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:
-    """Whether it fails on any data: an output far beyond, or what is not judged beyond its limit."""
-    name = judgment.name
+    """Whether it fails on any data: a value far beyond its limit, or anything where eager has zeros."""
+    name, is_value = judgment.name, family_of(judgment.name) == "value"
     if name not in truth.eager:
         return False
-    if truth.is_noise(name) or truth.scales.get(name) == 0.0:
+    if truth.scales.get(name) == 0.0 or (is_value and truth.is_noise(name)):
         return True
-    return (
-        family_of(name) == "value"
-        and "size" in judgment.beyond
-        and judgment.error.size > GARBAGE * judgment.limits["size"]
-    )
+    return is_value and "size" in judgment.beyond and judgment.error.size > GARBAGE * judgment.limits["size"]
 
 
 def _resembles(judgment: Judgment) -> bool:
