@@ -1,12 +1,13 @@
 """benchmarks/faults.py on one small model: it plants, it judges, and its table counts."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 import torch
 
 from benchmarks.faults import Outcome, bits_of, cell, tables
-from benchmarks.planted_faults import KINDS, LATE_CALLS
+from benchmarks.planted_faults import CHANGES, KINDS, LATE_CALLS, SIZED
 from harness.loading.suite_files import load_suite
 from harness.schema import Case, Mode, Setting
 from tests.factories import sampled
@@ -65,8 +66,9 @@ def test_bits_tell_results_apart_and_names_too() -> None:
 def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of attention's scores is a first token's only one, which softmax makes 1."""
     monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)
+    monkeypatch.setitem(cast("dict[str, object]", CHANGES), "every fifth call", SIZED["one element"])
     gpt = case(Mode.INFERENCE, "GPT_150k")
-    assert [one.kind for one in cell(gpt, "float32", (0.1,), ("one element",))] == [""]
+    assert [one.kind for one in cell(gpt, "float32", (0.1,), ("one element", "every fifth call"))] == [""]
 
 
 def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Outcome:
