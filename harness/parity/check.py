@@ -71,6 +71,10 @@ class Check:
             if row.compiled:
                 self.notes.append(f"compiled again for other data of the same shapes: {row.compiled}")
             self._judge_row(other, row)
+            truth = other.truths[0]
+            noise = [name for name in truth.own.keys() - set(self._noise()) if truth.is_noise(name)]
+            if noise:
+                self.not_checked.append(f"on other data: {listed(sorted(noise), 5)}: noise of eager there")
         self._settle()
 
     # -- judging --------------------------------------------------------------------
@@ -281,14 +285,14 @@ class Check:
         return next(truths, self.checks.truth)
 
     def _limits(self) -> Iterator[tuple[str, float]]:
-        """What decided each tensor that was judged, relative to its size: the largest over all data."""
+        """What decided each tensor, relative to its size: the largest over all data where it is judged."""
         truths = [expected.truths[0] for expected in self._data] or [self.checks.truth]
         noise = set(self._noise())
         for name, tensor in self.checks.truth.eager.items():
             if name in noise or is_exact_kind(tensor) or name not in self.checks.truth.own:
                 continue
-            limits = [truth.limit(name, "size") for truth in truths if name in truth.own]
-            yield name, max(*limits, self.sensitive.get(name, 0.0))
+            judged = [truth for truth in truths if name in truth.own and not truth.is_noise(name)]
+            yield name, max([truth.limit(name, "size") for truth in judged] + [self.sensitive.get(name, 0.0)])
 
     def _noise(self) -> list[str]:
         truth = self.checks.truth

@@ -260,6 +260,23 @@ def test_a_fifth_of_the_values_may_be_noise_and_a_clear_error_fails_all_the_same
         assert parity.unjudged.startswith("4 of 7 outputs of eager change by a third or more")
 
 
+def test_what_is_noise_on_other_data_alone_is_named_and_does_not_widen_the_resolution() -> None:
+    x = torch.randn(64, 32)
+
+    def outputs(x_given: torch.Tensor, line: nn.Linear) -> tuple[torch.Tensor, torch.Tensor]:
+        y = line(x_given)
+        return y, torch.where(x_given[0, 0] == x[0, 0], y, cancels(y))
+
+    def build() -> Workload:
+        return Workload(module=Of(outputs, nn.Linear(32, 32)), args=(x.clone(),))
+
+    status, parity, _ = judged(right_graph, build, Mode.INFERENCE)
+    assert status is Status.PASS
+    assert parity.noise_tensors == ()
+    assert parity.resolution_largest == 1e-4
+    assert parity.not_checked == ("on other data: output.1: noise of eager there",)
+
+
 def test_a_loss_that_cancels_wholly_is_no_pass() -> None:
     status, parity, _ = judged(with_fault(right), lambda: workload("norm_mean"))
     assert status is Status.CANNOT_JUDGE
