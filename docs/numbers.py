@@ -156,7 +156,7 @@ def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
     data = numbers.data[numbers.data["mode"] == mode]
     for name, rows in data.groupby("name", sort=True):
         comparisons = dict(zip(rows["compiler"], rows["comparison"], strict=True))
-        cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS]
+        cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS if compiler in comparisons]
         size = f"{rows['batch_size'].iloc[0]:.0f} | {rows['parameters'].max() / 1e6:.3g} M"
         yield f"| {name} | {size} | {ms_text(rows['baseline_ms'].max())} | {' | '.join(cells)} |"
 
@@ -194,17 +194,6 @@ def both_ways(whole: Numbers, small: Numbers) -> Iterator[str]:
 
 def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
     """What SMALL_SCALE says below its table. ``all_small``: the same models as one suite."""
-    inference, training = (all_small.groups["inductor", SMALL_NAME, mode] for mode in MODES)
-    faster, _, slower, still = all_small.counts(inference)
-    yield (
-        f"In inference Inductor is faster in {faster} of {inference.passed} models that passed, slower in "
-        f"{slower}, and {still} are open."
-    )
-    faster, same, slower, still = all_small.counts(training)
-    yield (
-        f"In training it is faster in {faster} of {training.passed}, the same in {same}, slower in "
-        f"{slower}, and {still} are open."
-    )
     aot = {mode: all_small.of("aot_eager", SMALL_NAME, mode)["speedup"] for mode in MODES}
     means = [f"{gmean(speedups):.2f}x in {mode}" for mode, speedups in aot.items()]
     yield f"has a geometric mean of {' and '.join(means)}."
@@ -267,7 +256,7 @@ def lines() -> dict[str, list[str]]:
         "docs/RESULTS.md": [*whole_rows(whole), passes(all_small), *causes()],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
         "docs/BIAS.md": [*both_ways(whole, all_small)],
-        "results/headline-whole-cpu/README.md": [*model_rows(whole, "inference")],
+        "results/headline-whole-cpu/README.md": [row for mode in MODES for row in model_rows(whole, mode)],
         "results/headline-whole-cpu/table.csv": table(of_whole),
     }
 
