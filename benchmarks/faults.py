@@ -137,9 +137,10 @@ def _planted(
             bits = bits_of(calls.results[0], calls.results[-1])
             outcome = judged(checks, variant, compiled, calls)
             if kind in LATE_CALLS and not outcome.ours:
-                outcome, shown = watched(checks, variant, calls, outcome)
-                if not shown:
+                later = watched(checks, variant, calls, outcome)
+                if later is None:
                     continue
+                outcome = later
             bits += bits_of(*calls.results)
             plain = plain or bits
             if kind and kind not in (*AROUND, *LATE_CALLS) and bits == plain and not outcome.ours:
@@ -177,8 +178,8 @@ def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCal
     return replace(_of(status, parity), field=by_field)
 
 
-def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcome) -> tuple[Outcome, bool]:
-    """The outcome after more calls, at which a session looks after the check; whether any call differs."""
+def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcome) -> Outcome | None:
+    """The outcome after more calls, at which a session looks after the check; None if all calls agree."""
     watch, seen = Watch(), set[str]()
     watch.remember(variant, calls.results[0], checks)
     for _ in range(LOOKS):
@@ -187,10 +188,9 @@ def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcom
         seen.add(bits_of(checks.bench.results(variant, *result)))
     error = watch.changed_in_rounds(variant)
     if error is None:
-        return outcome, len(seen) > 1
+        return outcome if len(seen) > 1 else None
     why = f"{error.name}: {error.failure}"
-    found = replace(outcome, status=Status.FAIL_ACCURACY.value, found_by="the rounds", why=why)
-    return found, True
+    return replace(outcome, status=Status.FAIL_ACCURACY.value, found_by="the rounds", why=why)
 
 
 def _of(status: Status, found: Parity | None) -> Outcome:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data import has_plain_weights
 from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import COARSE, GARBAGE, MARGIN, WORSE, Judgment, Ranked, Truth, Verdict, judge
+from harness.parity.rule import COARSE, GARBAGE, MARGIN, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge
 from harness.program import Compiled
 from harness.schema import Parity, Status
 from harness.tensors import Tensors, listed
@@ -71,10 +71,11 @@ class Check:
             if row.compiled:
                 self.notes.append(f"compiled again for other data of the same shapes: {row.compiled}")
             self._judge_row(other, row)
-            truth = other.truths[0]
-            noise = [name for name in truth.own.keys() - set(self._noise()) if truth.is_noise(name)]
+            first = set(_noise_of(truth))
+            noise = [name for name in _noise_of(other.truths[0]) if name not in first]
             if noise:
-                self.not_checked.append(f"on other data: {listed(sorted(noise), 5)}: noise of eager there")
+                why = f"noisy eager changes it by more than {NOISE:.0%}"
+                self.not_checked.append(f"{listed(noise, 5)} on other data: {why}")
         self._settle()
 
     # -- judging --------------------------------------------------------------------
@@ -264,7 +265,7 @@ class Check:
             worst=worst.as_error(self.truth_of(worst), why) if worst is not None else None,
             eager_bit_equal=not any(checks.spread.values()),
             eager_spread=max(checks.spread.values(), default=0.0),
-            noise_tensors=tuple(self._noise()),
+            noise_tensors=tuple(_noise_of(truth)),
             sensitive_tensors=tuple(self.sensitive),
             random=self.random,
             found_by=self._found_by(failure[0]) if failure is not None else "",
@@ -287,20 +288,16 @@ class Check:
     def _limits(self) -> Iterator[tuple[str, float]]:
         """What decided each tensor, relative to its size: the largest over all data where it is judged."""
         truths = [expected.truths[0] for expected in self._data] or [self.checks.truth]
-        noise = set(self._noise())
+        noise = set(_noise_of(self.checks.truth))
         for name, tensor in self.checks.truth.eager.items():
             if name in noise or is_exact_kind(tensor) or name not in self.checks.truth.own:
                 continue
             judged = [truth for truth in truths if name in truth.own and not truth.is_noise(name)]
             yield name, max([truth.limit(name, "size") for truth in judged] + [self.sensitive.get(name, 0.0)])
 
-    def _noise(self) -> list[str]:
-        truth = self.checks.truth
-        return [name for name in truth.own if truth.is_noise(name)]
-
     def _why_not_judged(self) -> str:
         """A sentence if eager's results do not allow a judgment; "" if they do."""
-        truth, noise = self.checks.truth, set(self._noise())
+        truth, noise = self.checks.truth, set(_noise_of(self.checks.truth))
         if truth.lost:
             return f"eager's {listed(truth.lost)} overflowed, or held NaN or infinities only"
         if "loss" in noise:
@@ -327,6 +324,11 @@ def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, E
             errors[name] = WORSE if judgment.form else judgment.error
         errors.setdefault(name, EXACT)
     return errors
+
+
+def _noise_of(truth: Truth) -> list[str]:
+    """The tensors that are not judged at this call."""
+    return [name for name in truth.own if truth.is_noise(name)]
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:

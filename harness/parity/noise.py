@@ -36,12 +36,13 @@ COPIES = frozenset((
     "_unsafe_view",
 ))  # fmt: skip
 """Operations that move values or choose among them, and so round nothing."""
-CHANNELS = frozenset((
-    *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm"),
-    "miopen_batch_norm",
-))  # fmt: skip
-"""Normalizations of channels: their results are the output, and the mean and inverse deviation of each."""
 LAYERS, GROUPS = "native_layer_norm", "native_group_norm"
+WEIGHTS = {
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"), 1),
+    **dict.fromkeys(("cudnn_batch_norm", "miopen_batch_norm", GROUPS), 1),
+    LAYERS: 2,
+}
+"""Normalization -> place of its weight. Its results begin with output, mean and inverse deviation."""
 
 
 def loudness(precision: Precision) -> float:
@@ -70,7 +71,7 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
                 if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
                     self._disturb(tensor)
         if mean is not None:
-            _follow(name, args[2 if name == LAYERS else 1], result, mean)
+            _follow(name, args[WEIGHTS[name]], result, mean)
         return result
 
     def _disturb(self, tensor: torch.Tensor) -> None:
@@ -96,11 +97,11 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
 
 
 def _mean_of(name: str, result: Any) -> torch.Tensor | None:
-    """A copy of the mean inside a normalization of this call's values; None for another operation.
+    """A copy of the mean that a normalization has computed in this call; None for another operation.
 
-    In reduced precision the mean inside has float32's roundings, which do not matter there.
+    In reduced precision the mean has float32's roundings, which do not matter there.
     """
-    if name not in CHANNELS and name not in (LAYERS, GROUPS):
+    if name not in WEIGHTS:
         return None
     output, mean, *_ = result
     return mean.clone() if mean.numel() and output.dtype is torch.float32 else None
@@ -110,8 +111,8 @@ def _follow(
     name: str, weight: torch.Tensor | None, result: tuple[torch.Tensor, ...], mean: torch.Tensor
 ) -> None:
     """Shifts the output as if it had been computed from the disturbed mean."""
-    output, disturbed, deviation, *_ = result
-    shift = (disturbed - mean) * deviation
+    output, disturbed, inverse_deviation, *_ = result
+    shift = (disturbed - mean) * inverse_deviation
     if name == GROUPS:
         shift = shift.repeat_interleave(output.shape[1] // shift.shape[1], dim=1)
     if name != LAYERS:
