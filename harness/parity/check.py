@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data import has_plain_weights
 from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import COARSE, GARBAGE, MARGIN, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge
+from harness.parity.rule import GARBAGE, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge
 from harness.program import Compiled
 from harness.schema import Parity, Status
 from harness.tensors import Tensors, listed
@@ -188,9 +188,9 @@ class Check:
 
         A suspect that is within its limits on a neighbor is looked at no more.
         """
-        rule, truth, margin = self.checks.rule, expected.truths[0], self._margin()
+        rule, truth = self.checks.rule, expected.truths[0]
         ranks = {
-            name: Ranked(rule, name, judgment.beyond, margin, [judgment.error], [*truth.noise[name]])
+            name: Ranked(rule, name, judgment.beyond, [judgment.error], [*truth.noise[name]])
             for name, judgment in worst.items()
         }
         for data, truth in self.checks.neighbors(expected, constant=self._constant):
@@ -202,22 +202,6 @@ class Check:
             if not any(rank.figures for rank in ranks.values()):
                 break
         return ranks
-
-    def _margin(self) -> float:
-        """The multiple of all noisy errors that a failing tensor exceeds.
-
-        A right compiler may round more coarsely than noisy eager, as convolutions in channels-last do. Its
-        outputs show how coarsely.
-        """
-        if self.checks.rule.reduced:
-            return 1.0
-        ratios = [MARGIN]
-        for judgment in self.judgments:
-            truth = self.truth_of(judgment)
-            if judgment.name in truth.own and family_of(judgment.name) == "value":
-                usual = truth.usual(judgment.name, "size")
-                ratios += [judgment.error.size / usual] if usual > 0.0 else []
-        return min(COARSE, max(ratios))
 
     def _repeats(self, expected: Expected, judgment: Judgment, again: Sequence[Tensors]) -> bool:
         """Whether every call on this data, and those of ``again``, have at least half of the error."""

@@ -108,7 +108,8 @@ def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
 
     Of a large tensor, every n-th element has them: enough for other values at all kinks.
     """
-    part = tensor.view(-1)[:: max(1, tensor.numel() // MOST) | 1] if tensor.is_contiguous() else tensor
+    memory, places = _evenly(tensor)
+    part = memory[places]
     values = part.to(torch.float32)
     # by the values, not by the type: the fp64 copy of a bfloat16 weight must have the same neighbor
     kinds = ((torch.bfloat16, 16, 2), (torch.float16, 13, 3), (torch.float32, 0, 13))
@@ -121,11 +122,25 @@ def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
     bits = torch.where(values.abs() < TINY, 0, bits << shift)  # zeros would become denormal numbers
 
     def flip() -> None:
-        changed = part.to(torch.float32).view(torch.int32) ^ bits
-        part.copy_(changed.view(torch.float32))
+        changed = memory[places].to(torch.float32).view(torch.int32) ^ bits
+        memory[places] = changed.view(torch.float32).to(memory.dtype)
 
     flip()
     return flip
+
+
+def _evenly(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tensor's memory, flat, and the places in it of evenly chosen elements.
+
+    They are chosen by their indices: a copy in another memory format must have the same neighbor.
+    """
+    rest = torch.arange(0, tensor.numel(), max(1, tensor.numel() // MOST) | 1, device=tensor.device)
+    places, last = torch.zeros_like(rest), 0
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        places += rest % size * stride
+        rest = rest // size
+        last += (size - 1) * stride
+    return tensor.as_strided((last + 1,), (1,)), places
 
 
 def has_plain_weights(module: nn.Module) -> bool:

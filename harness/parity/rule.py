@@ -28,8 +28,8 @@ SMALL = 1000  # elements: roundings do not cancel in the slope of a smaller tens
 OF_SLOPE = 0.5  # share of delta that does not matter in a slope
 RUNS = 2  # noisy runs on each data
 NEIGHBORS = 5
-MARGIN = 3.0  # multiple of all noisy errors, in full precision: right kernels may be coarser
-COARSE = 10.0  # the largest such multiple; of the noisy error of the worst part of an output, there
+MARGIN = 3.0  # multiple of all noisy errors that a failing tensor exceeds, in full precision
+MARGIN_OF_PART = 10.0  # the same of the worst part of an output
 NOISE = 0.3  # share of a tensor's size
 GARBAGE = 30.0  # multiple of the noisy error
 DIRECTED = 0.5  # share of an error that is a wrong factor
@@ -66,7 +66,11 @@ class Rule:
 
     def multiple(self, figure: Figure, family: str) -> float:
         """Of the noisy error: delta would hide an error in one place of an output in full precision."""
-        return COARSE if figure == "part" and family == "value" and not self.reduced else 1.0
+        return MARGIN_OF_PART if figure == "part" and family == "value" and not self.reduced else 1.0
+
+    def margin(self, figure: Figure, family: str) -> float:
+        """The multiple of all noisy errors that a failing tensor exceeds: right kernels may be coarser."""
+        return 1.0 if self.reduced else max(MARGIN, self.multiple(figure, family))
 
 
 def rule_for(name: str, precision: Precision) -> Rule:
@@ -336,7 +340,6 @@ class Ranked:
     rule: Rule
     name: str
     figures: frozenset[Figure]
-    margin: float  # multiple of all noisy errors
     errors: list[Error]
     noise: list[Error]
 
@@ -353,8 +356,7 @@ class Ranked:
         """What the errors must exceed on all data."""
         family = family_of(self.name)
         noisy = max(draw.of(figure) for draw in self.noise)
-        margin = max(self.margin, self.rule.multiple(figure, family))
-        return max(self.rule.least(figure, family), margin * noisy)
+        return max(self.rule.least(figure, family), self.rule.margin(figure, family) * noisy)
 
 
 def _share(value: float) -> str:

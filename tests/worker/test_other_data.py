@@ -1,5 +1,6 @@
 """Faults that no step on the first data can show: stale inputs, baked weights, damage, every n-th call."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -288,6 +289,25 @@ def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pyte
     monkeypatch.setattr(torch, "randint", counted)
     with placed(variant, Data(weights=True, inputs=True, neighbor=1)):
         assert 0 < drawn[0] <= 2 * MOST
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 2, 2), (128, 64, 3, 3)])  # all elements, and some of a large weight
+def test_a_copy_in_channels_last_order_has_the_same_neighbor(shape: tuple[int, int, int, int]) -> None:
+    out, given, *kernel = shape
+    module = nn.Conv2d(given, out, kernel, bias=False)
+    plain = inference(module, torch.ones(1, given, 4, 4)).variant()
+    other = inference(copy.deepcopy(module), torch.ones(1, given, 4, 4)).variant()
+    other.program.module.to(memory_format=torch.channels_last)
+    weights = [variant.program.module.weight for variant in (plain, other)]
+    before = weights[0].clone()
+    data = Data(weights=True, neighbor=1)
+    with placed(plain, data), placed(other, data):
+        assert weights[0].is_contiguous()
+        assert not weights[1].is_contiguous()
+        assert torch.equal(*weights)
+        assert len(weights[0][weights[0].abs() != before.abs()]) > 0.7 * min(before.numel(), MOST)
+    assert torch.equal(*weights)
+    assert torch.equal(weights[1], before)
 
 
 def test_other_tokens_are_tokens_of_the_same_row() -> None:

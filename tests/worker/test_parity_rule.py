@@ -284,7 +284,7 @@ def test_the_rank_is_what_the_statistics_below_say(dtype: str, margin: float, le
         candidate, noise = margin * 0.01 * (torch.rand(DATA) + shift), 0.01 * 3 * torch.rand(DRAWS)
         first, *rest = (Error(size=float(size)) for size in candidate)
         draws = [Error(size=float(size)) for size in noise]
-        ranked = Ranked(rule(dtype=dtype), "gradient.w", frozenset(("size",)), margin, [first], draws[:RUNS])
+        ranked = Ranked(rule(dtype=dtype), "gradient.w", frozenset(("size",)), [first], draws[:RUNS])
         for place, error in enumerate(rest, 1):
             ranked.add(error, draws[RUNS * place : RUNS * (place + 1)])
         found = bool(ranked.figures)
