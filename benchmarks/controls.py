@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from tabulate import tabulate
+from torch.utils._pytree import tree_map_only
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -28,8 +29,9 @@ from benchmarks.common import models_parser, outcomes_of  # noqa: E402 - nothing
 from harness.parity.calls import first_calls  # noqa: E402
 from harness.parity.check import Check  # noqa: E402
 from harness.parity.measure import is_exact_kind  # noqa: E402
-from harness.program import Compiled  # noqa: E402
+from harness.program import Compiled, forward_of  # noqa: E402
 from harness.schema import Case, Job, Protocol  # noqa: E402
+from harness.tensors import named_tensors  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
@@ -54,6 +56,22 @@ def channels_last(variant: Variant) -> bool:
     return bool(images)
 
 
+def reversed_batch(variant: Variant) -> bool:
+    """The module has the batch in reverse order, and its output is turned back; False without a batch."""
+    program = variant.program
+    given = [tensor for _, tensor in named_tensors((program.args, program.kwargs), "given") if tensor.dim()]
+    count = given[0].shape[0] if given else 0
+
+    def turned(values: Any) -> Any:
+        return tree_map_only(torch.Tensor, lambda t: t.flip(0) if t.shape[:1] == (count,) else t, values)
+
+    def module(*args: Any, **kwargs: Any) -> Any:
+        return turned(program.module(*turned(args), **turned(kwargs)))
+
+    variant.use(forward_of(module, program.loss if program.training else None))
+    return count > 1
+
+
 def _images(variant: Variant) -> list[torch.Tensor]:
     given = (*variant.program.args, *variant.program.kwargs.values())
     return [each for each in given if isinstance(each, torch.Tensor) and each.dim() == IMAGE_DIMENSIONS]
@@ -61,6 +79,7 @@ def _images(variant: Variant) -> list[torch.Tensor]:
 
 CONTROLS: Mapping[str, tuple[Callable[[Variant], bool], Callable[[], AbstractContextManager[Any]]]] = {
     "channels_last": (channels_last, nullcontext),
+    "batch reversed": (reversed_batch, nullcontext),
     "no oneDNN": (lambda _: True, partial(torch.backends.mkldnn.flags, enabled=False)),
     "two threads": (lambda _: True, _two_threads),
     "attention spelled out": (  # as products and a softmax, without a fused kernel
@@ -88,8 +107,8 @@ class Outcome:
     why: str = ""
 
 
-def outcomes(suite: str, case: Case, dtype: str) -> Iterator[Outcome]:
-    """All controls of one model, against one opened session."""
+def outcomes(controls: Collection[str], suite: str, case: Case, dtype: str) -> Iterator[Outcome]:
+    """Controls of one model, against one opened session."""
     job = Job(
         case=case, device="cpu", dtype=dtype, candidates=(), protocol=Protocol(threads=1, performance=False)
     )
@@ -98,6 +117,8 @@ def outcomes(suite: str, case: Case, dtype: str) -> Iterator[Outcome]:
     checks, bench = session._checks, session._bench  # noqa: SLF001 - a control is no candidate of a session
     assert checks is not None
     for name, (change, surroundings) in CONTROLS.items():
+        if name not in controls:
+            continue
         variant = bench.variant()
         if not change(variant):
             continue
@@ -154,10 +175,12 @@ def table(found: Sequence[Outcome]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = models_parser(__doc__, "float32")
     parser.add_argument("--suites", default="tiny_gpt,huggingface,timm_models")
+    parser.add_argument("--controls", help="these controls, separated by commas")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     suites = dict.fromkeys(options.suites.split(","))
-    print(table(outcomes_of(options, suites, Outcome, outcomes)))
+    controls = options.controls.split(",") if options.controls else list(CONTROLS)
+    print(table(outcomes_of(options, suites, Outcome, partial(outcomes, controls))))
 
 
 if __name__ == "__main__":
