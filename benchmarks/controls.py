@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import models_parser, outcomes_of  # noqa: E402 - nothing is installed
+from benchmarks.narrow import narrow_instructions  # noqa: E402
 from harness.parity.calls import first_calls  # noqa: E402
 from harness.parity.check import Check  # noqa: E402
 from harness.parity.measure import is_exact_kind  # noqa: E402
@@ -47,7 +48,7 @@ def _two_threads() -> Iterator[None]:
         torch.set_num_threads(1)
 
 
-def channels_last(variant: Variant) -> bool:
+def channels_last(variant: Variant, _: Job) -> bool:
     """Weights and inputs in another memory format; False if there is no image."""
     images = _images(variant)
     variant.program.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # of torch
@@ -56,7 +57,7 @@ def channels_last(variant: Variant) -> bool:
     return bool(images)
 
 
-def reversed_batch(variant: Variant) -> bool:
+def reversed_batch(variant: Variant, _: Job) -> bool:
     """The module has the batch in reverse order, and its output is turned back; False without a batch."""
     program = variant.program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs), "given") if tensor.dim()]
@@ -77,13 +78,14 @@ def _images(variant: Variant) -> list[torch.Tensor]:
     return [each for each in given if isinstance(each, torch.Tensor) and each.dim() == IMAGE_DIMENSIONS]
 
 
-CONTROLS: Mapping[str, tuple[Callable[[Variant], bool], Callable[[], AbstractContextManager[Any]]]] = {
+CONTROLS: Mapping[str, tuple[Callable[[Variant, Job], bool], Callable[[], AbstractContextManager[Any]]]] = {
     "channels_last": (channels_last, nullcontext),
     "batch reversed": (reversed_batch, nullcontext),
-    "no oneDNN": (lambda _: True, partial(torch.backends.mkldnn.flags, enabled=False)),
-    "two threads": (lambda _: True, _two_threads),
+    "narrow instructions": (narrow_instructions, nullcontext),
+    "no oneDNN": (lambda *_: True, partial(torch.backends.mkldnn.flags, enabled=False)),
+    "two threads": (lambda *_: True, _two_threads),
     "attention spelled out": (  # as products and a softmax, without a fused kernel
-        lambda variant: not _images(variant),
+        lambda variant, _: not _images(variant),
         partial(torch.nn.attention.sdpa_kernel, torch.nn.attention.SDPBackend.MATH),
     ),
 }
@@ -120,7 +122,7 @@ def outcomes(controls: Collection[str], suite: str, case: Case, dtype: str) -> I
         if name not in controls:
             continue
         variant = bench.variant()
-        if not change(variant):
+        if not change(variant, job):
             continue
         variant.remember()
         with surroundings():
