@@ -33,7 +33,20 @@ if (process := os.environ.get("PYTEST_XDIST_WORKER")) is not None:
 HEAVIEST_FIRST = ("cli", "browser", "worker")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The many short files come last: with them, processes side by side end at about the same time."""
+    """Of a series, the first row is quick and the others are slow.
+
+    The many short files come last: with them, processes side by side end at about the same time.
+    """
+    begun = set[str]()
+    for item in items:
+        if item.get_closest_marker("series") and not {"slow", "long"} & {
+            mark.name for mark in item.iter_markers()
+        }:
+            name = item.nodeid.partition("[")[0]
+            if name in begun:
+                item.add_marker("slow")
+            begun.add(name)
     places = {Path(__file__).with_name(name): place for place, name in enumerate(HEAVIEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.parent, len(places)))

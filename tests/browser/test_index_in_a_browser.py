@@ -40,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+@pytest.mark.series
 def test_it_lists_every_run_quietly_at_any_width(
     browser: Browser, folder: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:

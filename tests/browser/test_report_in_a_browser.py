@@ -168,6 +168,7 @@ def test_addresses_from_elsewhere_do_no_harm(open_report: Open) -> None:
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+@pytest.mark.series
 def test_a_panel_opens_from_its_link_with_everything(
     open_report: Open, size: tuple[int, int], scheme: Scheme
 ) -> None:
@@ -282,6 +283,7 @@ def test_the_roofline_and_the_phases_are_drawn(open_report: Open, tmp_path: Path
     assert "Dynamo and all below" in (panel.locator(".charts").nth(1).text_content() or "")
 
 
+@pytest.mark.slow
 def test_it_prints_light_and_whole(open_report: Open) -> None:
     visit = open_report(size=PHONE, scheme="dark")
     pdf = visit.page.pdf()

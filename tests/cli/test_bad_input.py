@@ -111,6 +111,7 @@ def test_one_sentence_and_exit_code_2(words: list[str], says: str, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_output_folder_that_holds_another_run(tmp_path: Path) -> None:
     (tmp_path / "records.jsonl").write_text("precious\n")
     done = runner("--training", f"--suites={TOYS}", f"--output-dir={tmp_path}")

@@ -35,6 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return sides[0], sides[1]
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_what_changed_and_fails_only_when_asked(runs: tuple[Path, Path]) -> None:
     done = runner("--compare", *map(str, runs))
     assert (done.returncode, done.stderr) == (0, "")

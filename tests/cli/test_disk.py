@@ -62,6 +62,7 @@ def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
     assert len(written) >= 2
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_leaves_the_one_before_and_shows_the_numbers(
     server: Server, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_output_that_nobody_can_take(words: list[str]) -> None:
 
 
 @LINUX
+@pytest.mark.slow
 def test_a_run_whose_output_nobody_can_take_says_so(tmp_path: Path) -> None:
     command = [sys.executable, INSTANT, *FLAGS, "--only=one", f"--output-dir={tmp_path / 'run'}"]
     with Path("/dev/full").open("w") as full:
@@ -170,6 +172,7 @@ def test_a_run_whose_output_nobody_can_take_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", sampled(3, (">&-", "2>&-", "<&- >&- 2>&-")))
+@pytest.mark.slow
 def test_closed_streams_do_not_change_the_end_of_a_run(tmp_path: Path, closed: str) -> None:
     words = [*FLAGS, "--only=one", "--format=console", f"--output-dir={tmp_path / 'run'}"]
     shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, INSTANT, *words]

@@ -47,6 +47,7 @@ def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
         (["--protocol=min_rounds=6"], "precise"),
     ],
 )
+@pytest.mark.series
 def test_a_record_says_why_measuring_ended(
     server: Server, limits: list[str], reason: str, tmp_path: Path
 ) -> None:

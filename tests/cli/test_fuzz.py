@@ -107,6 +107,7 @@ def briefly_and_at_length(few: int, some: int, many: int) -> pytest.MarkDecorato
 
 @briefly_and_at_length(100, 400, 10_000)
 @pytest.mark.usefixtures("quiet")
+@pytest.mark.slow
 def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str], examples: int) -> None:
     @settings(STEADY, max_examples=examples)
     @given(words(), st.sampled_from(ENDINGS), st.booleans())
@@ -217,6 +218,7 @@ def without_slow_reports() -> Iterator[None]:
 
 
 @briefly_and_at_length(15, 60, 3000)
+@pytest.mark.slow
 def test_whatever_records_have_become_they_are_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
@@ -230,6 +232,7 @@ def test_whatever_records_have_become_they_are_read(
 
 
 @briefly_and_at_length(1, 8, 300)
+@pytest.mark.slow
 def test_whatever_records_have_become_they_are_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:

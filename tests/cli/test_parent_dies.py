@@ -131,6 +131,7 @@ def test_killed_at_two_hundred_times_and_resumed(
 
 
 @pytest.mark.parametrize("number", sampled(4, (2, 1, 4, 6)))
+@pytest.mark.slow
 def test_killed_in_the_middle_of_writing_a_record(server: Server, tmp_path: Path, number: int) -> None:
     run = tmp_path / "run"
     ended = server.run(*FLAGS, f"--output-dir={run}", tear=number)
@@ -142,6 +143,7 @@ def test_killed_in_the_middle_of_writing_a_record(server: Server, tmp_path: Path
     assert "cut short" not in again.printed  # it was said once
 
 
+@pytest.mark.slow
 def test_killed_again_while_resuming_in_the_middle_of_a_record(server: Server, tmp_path: Path) -> None:
     run = tmp_path / "run"
     server.run(*FLAGS, f"--output-dir={run}", tear=2)
@@ -153,6 +155,7 @@ def test_killed_again_while_resuming_in_the_middle_of_a_record(server: Server, t
 
 
 @pytest.mark.parametrize("number", sampled(4, range(1, 9)))
+@pytest.mark.series
 def test_killed_at_its_first_steps(server: Server, tmp_path: Path, number: int) -> None:
     """Just before it makes the folder, the plan, the file for records, the first case, the first worker."""
     run = tmp_path / "run"
@@ -209,6 +212,7 @@ def stopped(run: subprocess.Popen[str], folder: Path, number: int) -> tuple[str,
     return output, errors
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=hangs") as run:
         wait_for_call(tmp_path)
@@ -235,6 +239,7 @@ def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, m
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
         wait_for_call(tmp_path)
@@ -253,6 +258,7 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
         assert len(read_records(tmp_path / "run" / "records.jsonl").records) == 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=slow", "-n1000") as run:
         output, _ = stopped(run, tmp_path, signal.SIGINT)
@@ -265,6 +271,7 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", sampled(3, (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)))
+@pytest.mark.slow
 def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
         _, errors = stopped(run, tmp_path, number)
@@ -273,6 +280,7 @@ def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: sig
         assert f"--resume {tmp_path / 'run'}" in errors
 
 
+@pytest.mark.slow
 def test_a_signal_shows_the_cursor_again(tmp_path: Path) -> None:
     parent, child = pty.openpty()
     words = [*FLAGS, "--only=hangs", "--format=console", f"--output-dir={tmp_path / 'run'}"]
@@ -316,6 +324,7 @@ def test_ctrl_c_during_the_imports_is_one_word(module: str) -> None:
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
+@pytest.mark.slow
 def test_two_runners_do_not_share_a_folder(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with started(folder, "--only=hangs") as first:

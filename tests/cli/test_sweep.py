@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import records, runner
 
 MODEL = """
@@ -18,6 +20,7 @@ def fine(graph, example_inputs):
 WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--compilers=mine.py:fine")
 
 
+@pytest.mark.slow
 def test_a_curve_over_the_batch_and_the_threads(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
     folder = tmp_path / "run"

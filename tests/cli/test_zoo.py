@@ -157,6 +157,7 @@ group = pytest.mark.parametrize("group", [pytest.param(name, marks=_marks(name))
 
 
 @animal
+@pytest.mark.series
 def test_animal(zoo: Ask, name: str) -> None:
     fault = EXPECTED[name]
     visit = zoo(fault.group)

@@ -79,6 +79,7 @@ def test_outputs_say_the_same(tmp_path: Path) -> None:
     assert {change["first"]["name"] for change in data["changes"]} == {"steady", "lost", "broken"}
 
 
+@pytest.mark.slow
 def test_markdown_fits_into_a_comment_and_nothing_in_it_is_markup(tmp_path: Path) -> None:
     names = [f"{name} {number}" for number in range(80) for name in HOSTILE_NAMES]
     jobs = [make_job(name, suite=HOSTILE_SUITE, candidates=("inductor",)) for name in names]

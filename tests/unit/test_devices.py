@@ -127,6 +127,7 @@ def test_a_statement_is_looked_at_where_its_own_words_mention_a_device(
     assert device_lines.spans_of(path) == expected
 
 
+@pytest.mark.slow
 def test_all_of_the_file_that_knows_devices_is_looked_at() -> None:
     found = device_lines.spans()
     (whole,) = (

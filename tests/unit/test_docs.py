@@ -97,6 +97,7 @@ def written_phases(tree: ast.Module) -> Iterator[str]:
         yield from (str(w.value).replace("_", " ") for w in words if isinstance(w, ast.Constant))
 
 
+@pytest.mark.slow
 def test_every_phase_that_is_written_is_one_of_the_documented() -> None:
     files = [path for folder in ("harness", "runner", "torchduet") for path in (ROOT / folder).rglob("*.py")]
     written = {word for path in files for word in written_phases(tree_of(path))}

@@ -226,6 +226,7 @@ def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
     assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

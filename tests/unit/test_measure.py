@@ -232,6 +232,7 @@ def test_one_unsettled_variant_keeps_all_warming_up() -> None:
 
 @pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.series
 def test_the_collector_is_off_inside_and_as_before_afterwards(*, enabled: bool, fails: bool) -> None:
     if not enabled:
         gc.disable()

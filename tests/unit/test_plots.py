@@ -22,6 +22,7 @@ def figures(records: Sequence[Record]) -> list[Any]:
     return [speedup_plot.draw((section,), ("inductor",)) for section in sections(summary)]
 
 
+@pytest.mark.slow
 def test_plots_are_one_picture_a_suite_and_dtype() -> None:
     jobs = [make_job(), make_job(mode=Mode.INFERENCE), make_job(dtype="amp"), make_job(suite="/x/more.py")]
     files = speedup_plot.render(summarize([make_record(job) for job in jobs]))

@@ -202,6 +202,7 @@ def test_all_is_in_one_package(site: Path) -> None:
     assert (site / "torchduet" / "py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_no_file_imports_a_package_that_is_elsewhere(site: Path) -> None:
     may = re.compile(rf"\b(from|import)\b.*\b({'|'.join(setup.INNER)})\b")
     for path in (path for path in site.rglob("*.py") if may.search(path.read_text(encoding="utf-8"))):
@@ -215,6 +216,7 @@ def test_the_command_starts_beside_packages_of_the_same_names(site: Path, projec
     assert "matmul" in python(site, project, "-m", "torchduet", "--list", "--suites=ops", "--inference")
 
 
+@pytest.mark.slow
 def test_import_torchduet_leaves_their_names_to_the_user(site: Path, project: Path) -> None:
     program = f"import torchduet\nfrom torchduet import Protocol, compare, load\n{OWN}"
     python(site, project, "-c", program)

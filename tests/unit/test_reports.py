@@ -272,6 +272,7 @@ def long_report(models: int, metrics: dict[str, Scalar] | None = None) -> str:
     return render_all(summarize(records), {"md"})["report.md"].decode()
 
 
+@pytest.mark.slow
 def test_a_long_report_fits_into_a_comment_and_says_what_is_missing() -> None:
     text = long_report(500)
     assert 60_000 < len(text.encode()) <= 65_536

@@ -129,6 +129,7 @@ def strategy(kind: type, prefix: str = "") -> st.SearchStrategy[Any]:
 
 @settings(deadline=None, max_examples=100)
 @given_by(strategy(RunConfig))
+@pytest.mark.slow
 def test_a_run_to_words_and_back(config: RunConfig) -> None:
     config = dataclasses.replace(config, protocol=possible(config.protocol))
     quick = config.selection.quick
@@ -140,6 +141,7 @@ def test_a_run_to_words_and_back(config: RunConfig) -> None:
 
 @settings(deadline=None)
 @given_by(st.tuples(strategy(Where), strategy(Output)))
+@pytest.mark.slow
 def test_where_and_output_to_words_and_back(both: tuple[Where, Output]) -> None:
     for value in both:
         kind = type(value)

@@ -83,6 +83,7 @@ def rates(
 
 # 1,500 repetitions of a 5 % event have a standard error of 0.56 %: +-2 % is beyond three of them
 @pytest.mark.parametrize(("kind", "n"), sampled(2, KINDS, (10, 30, 100)))
+@pytest.mark.series
 def test_under_the_null_p_and_interval_keep_their_promise(
     kind: Callable[[Generator, int], Columns], n: int
 ) -> None:
@@ -123,6 +124,7 @@ def test_the_paired_estimate_spreads_less_than_the_ratio_of_medians() -> None:
 
 
 @pytest.mark.parametrize("sd", [0.03])
+@pytest.mark.slow
 def test_stopping_when_precise_keeps_the_coverage(sd: float) -> None:
     covered, rounds = stopped_coverage(sd, 500)
     assert 0.925 <= covered <= 0.98
@@ -142,6 +144,7 @@ def test_stopping_at_a_clear_verdict_keeps_the_coverage_closely(truth: float) ->
 
 
 @pytest.mark.parametrize("processes", [3, 5, 10])
+@pytest.mark.series
 def test_the_interval_over_processes_holds_what_varies_between_them(processes: int) -> None:
     """Each process has a speedup of its own, 3 % about 1; an interval from its rounds alone misses 1."""
     rng = np.random.default_rng(17)

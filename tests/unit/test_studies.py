@@ -165,6 +165,7 @@ def claims_of(values: dict[str, tuple[float, float]]) -> dict[tuple[str, str], s
     return {(e.expected, e.title): e.holds for e in conclusions(results(lines_of(values)))}
 
 
+@pytest.mark.slow
 def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> None:
     alike = (0.0, 0.1)
     names = ("float32 eager", "float32 compile", "amp_bfloat16 eager", "amp_bfloat16 compile")

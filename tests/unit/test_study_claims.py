@@ -145,6 +145,7 @@ Curve = list[tuple[float, ...]]
 ADDED: tuple[str, str, float, Curve] = ("addition", "TLTransformer", 1e-3, [(60.0, 1.5, 0.46, 30.0)])
 
 
+@pytest.mark.slow
 def test_the_report_has_the_published_tables() -> None:
     lines = story(ADDED, ("shakespeare", "MLP", 1e-2, [(300.0, 2.0, 0.4)]))
     text = report_of(lines)["report.md"]
@@ -158,6 +159,7 @@ def test_the_report_has_the_published_tables() -> None:
     assert "1,115,394 characters, 65 distinct; the last 111,540 are held out." in text
 
 
+@pytest.mark.slow
 def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
     older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
     new, old = (report_of(story(one), None)["curves_addition.svg"] for one in (ADDED, older))
@@ -166,6 +168,7 @@ def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
     assert "loss, nats (thin: training)" in old
 
 
+@pytest.mark.slow
 def test_another_task_is_not_judged() -> None:
     text = report_of(story(ADDED), operations=["+", "-"], digits=4)["report.md"]
     assert "Questions with + and -, numbers of 4 digits, written backwards." in text

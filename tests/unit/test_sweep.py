@@ -142,6 +142,7 @@ def swept(crossing: float = 6.0, candidates: tuple[str, ...] = ("inductor",)) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_run_tells_the_crossover_in_every_report() -> None:
     records = swept()
     summary = summarize(records)

@@ -356,6 +356,7 @@ def test_graphs_that_were_skipped_and_copies_of_the_weights_are_noted(
 
 
 @pytest.mark.parametrize(("device", "asked"), [("cuda", True), ("cpu", False)])
+@pytest.mark.series
 def test_the_proof_is_asked_for_where_there_are_cuda_graphs(
     monkeypatch: pytest.MonkeyPatch, device: str, *, asked: bool
 ) -> None:

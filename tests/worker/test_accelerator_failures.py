@@ -72,6 +72,7 @@ def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_the_checked_resu
 # -- memory ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pool_of_a_second_candidate_with_graphs_is_unknown(machine: Accelerator) -> None:
     compilers = {"a": replaying(machine, 5000), "b": replaying(machine, 0), "plain": times(machine, 1.0)}
     ready = opened(machine, compilers)
@@ -408,6 +409,7 @@ def test_a_device_without_memory_is_not_broken(machine: Accelerator) -> None:
 
 
 @pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.series
 def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be(
     machine: Accelerator, tmp_path: Path, *, fresh: bool
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None
 @pytest.mark.parametrize(
     ("name", "model"), [("dynamo_ts", "conv"), ("aot_ts", "tokens"), ("aot_ts_mincut", "conv")]
 )
+@pytest.mark.series
 def test_captured_graphs_are_scripted(name: str, model: str) -> None:
     """Not traced: what Dynamo and AOTAutograd capture has no Python left that scripting could refuse."""
     subject = trial(model)

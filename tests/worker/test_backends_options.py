@@ -103,6 +103,7 @@ def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
     assert "freezing" not in all_settings(program(mode=Mode.TRAINING, freezing=True))
 
 
+@pytest.mark.slow
 def test_settings_in_brackets_are_active_while_the_candidate_compiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

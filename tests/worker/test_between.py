@@ -131,6 +131,7 @@ def agreement(folder: Path, of: Job, ours: Build = SECOND, theirs: Build = FIRST
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.series
 def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: str) -> None:
     found, note = agreement(tmp_path, job(mode, dtype))
     assert found.failed == 0
@@ -139,6 +140,7 @@ def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: 
     assert note == ""
 
 
+@pytest.mark.slow
 def test_the_reference_environment_chooses_the_scale_of_float16s_loss(tmp_path: Path) -> None:
     def louder() -> Workload:
         return replace(workload(1), loss=lambda out, target: 50 * nn.functional.cross_entropy(out, target))
@@ -149,6 +151,7 @@ def test_the_reference_environment_chooses_the_scale_of_float16s_loss(tmp_path: 
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.series
 def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
     found, _ = agreement(tmp_path, job(mode), lambda: workload(2, Model(eps=0.05)))
     assert found.failed > 0
@@ -160,12 +163,14 @@ def with_noise(made: torch.Tensor, _: object) -> torch.Tensor:
     return made + torch.rand(1, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
 
 
+@pytest.mark.slow
 def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
     for model, expected in ((Model(), Status.PASS), (Model(change=with_noise), Status.EAGER_TWO_RUNS_DIFFER)):
         _, other = two_sessions(tmp_path, job(Mode.INFERENCE), partial(workload, 1, model))
         assert other.cross_parity()[0] is expected
 
 
+@pytest.mark.slow
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
     found, _ = agreement(tmp_path, job(), lambda: workload(2, Model(width=8)))
     assert found.failed == 1
@@ -173,6 +178,7 @@ def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "fails"), [(2e-7, False), (1e-3, True)])
+@pytest.mark.series
 def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: bool) -> None:
     rough = Model(change=lambda made, _: made * (1 + size * torch.sin(1e4 * made)))
     found, _ = agreement(tmp_path, job(Mode.INFERENCE), lambda: workload(2, rough))
@@ -183,6 +189,7 @@ def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: boo
         assert words.endswith("eager is nearer to fp64")
 
 
+@pytest.mark.slow
 def test_an_output_that_only_one_returns_is_a_note(tmp_path: Path) -> None:
     def of(seed: int, change: Callable[..., Any]) -> Workload:
         made = workload(seed, Model(change=change))

@@ -49,6 +49,7 @@ def test_a_module_is_measured_here(tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_fails_and_is_kept_on_disk(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     how: dict[str, Any] = {"compilers": ["dynamo_eager"], "mode": "inference", "protocol": FEW}
@@ -108,6 +109,7 @@ def test_a_function_is_measured_with_copies_of_its_modules(function: Callable[..
     assert all(map(torch.equal, GLOBAL.parameters(), before))
 
 
+@pytest.mark.slow
 def test_a_function_without_modules_trains_what_its_inputs_ask_for() -> None:
     def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.sin(x) @ y
@@ -146,6 +148,7 @@ class Broken(nn.Module):
         return y + 1
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     how: dict[str, Any] = {"compilers": ["dynamo_eager"], "mode": "inference", "protocol": FEW}
     result = compare(Broken(), torch.randn(4, 8), extras=Extras(explain=True), **how)
@@ -160,6 +163,7 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [lambda weights: torch.optim.Adagrad(weights), "torch.optim:Adagrad"])
+@pytest.mark.series
 def test_a_step_ends_with_the_callers_optimizer_and_scheduler(optimizer: Any) -> None:
     def decay(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
         return torch.optim.lr_scheduler.StepLR(optimizer, 100)

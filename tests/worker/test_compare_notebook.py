@@ -138,6 +138,7 @@ def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path)
 # -- the result ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
     assert len(timed) == 3
     assert [c.compiler for c in timed] == ["as_it_is", "eager", "refuses"]
@@ -209,6 +210,7 @@ def test_with_a_folder_the_log_is_kept_and_named(tmp_path: Path) -> None:
 # -- progress -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_progress_in_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     compare(mlp(), torch.randn(4, 8), compilers=[refuses, "eager"], protocol=FEW, progress=True)
     lines = capsys.readouterr().err.splitlines()
@@ -232,6 +234,7 @@ class Display:
     update = __call__
 
 
+@pytest.mark.slow
 def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     display = Display()
     python: Any = types.ModuleType("IPython")

@@ -86,6 +86,7 @@ def test_a_process_with_narrow_instructions_rounds_otherwise_and_passes(mode: Mo
 
 @pytest.mark.parametrize("compiler", ["torchscript", "aot_eager"])
 @pytest.mark.parametrize("name", ["conv", "attention"])
+@pytest.mark.series
 def test_compilers_without_a_fault_pass(name: str, compiler: str) -> None:
     status, parity, _ = judged(load_backend(compiler), lambda: workload(name))
     assert status is Status.PASS, parity.worst
@@ -130,6 +131,7 @@ def wrong_gradient(program: Program, forward: Forward) -> Forward:
     return backwards(program, forward)
 
 
+@pytest.mark.slow
 def test_another_order_of_a_sum_at_a_kink_is_sensitive_and_no_fault() -> None:
     def verdict(seed: int) -> Verdict:
         return judged(with_fault(backwards), partial(at_the_kink, seed))
@@ -141,6 +143,7 @@ def test_another_order_of_a_sum_at_a_kink_is_sensitive_and_no_fault() -> None:
     assert sensitive  # else there was nothing to tell
 
 
+@pytest.mark.slow
 def test_a_fault_next_to_a_kink_is_one() -> None:
     for seed in range(2):
         worst = failing(judged(with_fault(wrong_gradient), partial(at_the_kink, seed)))
@@ -170,6 +173,7 @@ def status_of(file: Path) -> Status:
     return opened(lambda: workload("mlp"), compilers=compilers, performance=False).prepare("wrong", file)[0]
 
 
+@pytest.mark.slow
 def test_every_tensor_and_call_has_its_figures(tmp_path: Path) -> None:
     job = make_job()
     case = tmp_path / "cases" / job.key
@@ -189,6 +193,7 @@ def test_every_tensor_and_call_has_its_figures(tmp_path: Path) -> None:
     assert off["output"] < 1e-6
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None:
     assert status_of(tmp_path / "missing" / "x.csv") is Status.FAIL_ACCURACY
 
@@ -197,6 +202,7 @@ def test_a_table_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("dtype", "scaled"), sampled(3, ("float16", "amp_float16"), (True, False)))
+@pytest.mark.series
 def test_small_gradients_of_float16_are_judged_at_a_scale(
     monkeypatch: pytest.MonkeyPatch, dtype: str, *, scaled: bool
 ) -> None:

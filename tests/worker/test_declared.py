@@ -68,6 +68,7 @@ def dropped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.mark.usefixtures("dropped_in")
+@pytest.mark.slow
 def test_a_file_that_is_dropped_in_is_enough() -> None:
     protocol = Protocol(repeat=6, min_sample_s=0.0)
     result = compare(nn.Linear(4, 4), torch.ones(2, 4), compilers=["aot_eager"], protocol=protocol)

@@ -276,6 +276,7 @@ def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> N
 
 
 @pytest.mark.parametrize(("fault", "dtype"), sampled(6, (every(2), every(3), baked_weight), REDUCED))
+@pytest.mark.slow
 def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str) -> None:
     def planted(program: Program, forward: Forward) -> Forward:
         """The fault, in the last branch alone."""
@@ -293,6 +294,7 @@ def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str)
 @pytest.mark.parametrize(
     ("scaled", "dtype"), sampled(6, (("addmm", 1.02), ("addmm", 0.98), ("layer_norm", 1.02)), REDUCED)
 )
+@pytest.mark.slow
 def test_a_scale_of_two_percent_is_found_in_a_small_branch(scaled: tuple[str, float], dtype: str) -> None:
     part, factor = scaled
     verdict = judged(wrong_by(factor, part), branches, Mode.INFERENCE, dtype)
@@ -301,6 +303,7 @@ def test_a_scale_of_two_percent_is_found_in_a_small_branch(scaled: tuple[str, fl
 
 
 @pytest.mark.parametrize("dtype", sampled(4, (*REDUCED, "float16", "float32")))
+@pytest.mark.slow
 def test_what_is_right_passes(dtype: str) -> None:
     assert judged(right_graph, branches, Mode.INFERENCE, dtype)[0] is Status.PASS
     for name in ("mlp", "conv"):
@@ -309,6 +312,7 @@ def test_what_is_right_passes(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.series
 def test_an_input_that_is_not_refreshed_is_found_where_all_outputs_are_alike(dtype: str) -> None:
     """They depend on the inputs by half a percent, less than the roundings that are permitted."""
 

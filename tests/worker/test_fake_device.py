@@ -80,6 +80,7 @@ def test_the_check_sees_what_stays_on_the_cpu(
         (huggingface, "ElectraForQuestionAnswering"),
     ],
 )
+@pytest.mark.series
 def test_the_same_seed_gives_the_same_weights_and_inputs(suite: ModuleType, name: str) -> None:
     setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny")
     (case,) = (case for case in suite.cases(setting) if case.name == name)

@@ -25,6 +25,7 @@ def case(mode: Mode, name: str = "MLP_addition") -> Case:
 @pytest.mark.parametrize(
     ("mode", "dtype"), sampled(3, (Mode.TRAINING, Mode.INFERENCE), ("float32", "bfloat16"))
 )
+@pytest.mark.series
 def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: Mode, dtype: str) -> None:
     found = list(cell(case(mode), dtype, (0.02,), EVERYWHERE))
     assert [(one.kind, one.status) for one in found[:1]] == [("", "pass")]
@@ -44,6 +45,7 @@ def test_faults_of_memory_and_of_late_calls_are_found() -> None:
     assert {found[kind].found_by for kind in LATE_CALLS} == {"the rounds"}
 
 
+@pytest.mark.slow
 def test_sizes_matter_in_full_precision() -> None:
     found = list(cell(case(Mode.TRAINING), "float32", (1e-6, 0.005), ("scale", "gradient of a weight")))
     assert {(one.kind, one.size): one.ours for one in found if one.kind} == {
@@ -63,6 +65,7 @@ def test_bits_tell_results_apart_and_names_too() -> None:
     assert len({bits_of({"output": ones}), *map(bits_of, others)}) == 5
 
 
+@pytest.mark.slow
 def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of attention's scores is a first token's only one, which softmax makes 1."""
     monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)

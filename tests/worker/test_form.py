@@ -73,6 +73,7 @@ def planted(kind: str, mode: Mode = Mode.INFERENCE, **protocol: Any) -> Verdict:
     return status, known(parity), notes
 
 
+@pytest.mark.slow
 def test_other_strides_are_a_note_and_no_failure() -> None:
     status, _, notes = planted("changed strides")
     assert status is Status.PASS
@@ -87,16 +88,19 @@ def test_other_strides_are_a_note_and_no_failure() -> None:
         ("overwritten output", "a later call overwrites an earlier call's output"),
     ],
 )
+@pytest.mark.series
 def test_an_output_in_the_memory_of_something_else_fails(kind: str, words: str) -> None:
     assert failing(planted(kind)).failure == words
 
 
+@pytest.mark.slow
 def test_a_changed_target_fails() -> None:
     verdict = planted("changed target", Mode.TRAINING)
     assert {failing(verdict).name, verdict[1].found_by} & {"target", "loss", "call 1", "call 2", "call 3"}
 
 
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
+@pytest.mark.series
 def test_what_is_wrong_for_smaller_batches_alone_fails(mode: Mode) -> None:
     assert "@" in failing(planted("smaller batch", mode, options=SIZES)).name
 

@@ -138,6 +138,7 @@ def test_the_mode_follows_the_module(training: bool) -> None:
     assert said[1:] in str(result)
 
 
+@pytest.mark.slow
 def test_a_part_that_was_frozen_in_eval_mode_stays_so() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.BatchNorm1d(8)))
     model[1].eval()
@@ -148,6 +149,7 @@ def test_a_part_that_was_frozen_in_eval_mode_stays_so() -> None:
 # -- losses -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_loss_of_the_output_alone_is_taken() -> None:
     assert record_of(nn.Linear(8, 4), loss=lambda output: output.square().mean()).status is Status.PASS
     assert record_of(nn.Linear(8, 4), loss=torch.sum).status is Status.PASS
@@ -167,6 +169,7 @@ class OwnLoss(nn.Linear):
         return {"loss": super().forward(x).sum()}
 
 
+@pytest.mark.slow
 def test_the_loss_that_is_chosen_is_said() -> None:
     chosen = "No loss was given: the loss is the mean of the output; to set one, give loss="
     result = compare(nn.Linear(8, 4), torch.randn(6, 8), compilers=["eager"], protocol=CHECK)
@@ -285,6 +288,7 @@ class SquareLoss(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo's own, of a loss that starts a graph
 @pytest.mark.parametrize("loss", [None, lambda output: output.sum() * 2, SquareLoss()])
+@pytest.mark.series
 def test_a_scripted_model_is_measured_and_said_to_be_one(loss: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit.script is deprecated
@@ -374,6 +378,7 @@ def test_a_wrong_answer_is_not_excused_by_chance(wrong: dict[str, float]) -> Non
     assert checked(noisy(**wrong), draws_more, mode="inference").status is Status.FAIL_ACCURACY
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_beside_a_dropout_that_drops_nothing_fails() -> None:
     inner = dropping()
     model = Of(lambda x, inner: inner(x) * (1.1 if torch.compiler.is_compiling() else 1.0), inner)

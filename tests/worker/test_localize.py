@@ -130,6 +130,7 @@ def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
 
 
 @pytest.mark.parametrize("fault", [pytest.param("scaled", marks=pytest.mark.slow), "stale"])
+@pytest.mark.slow
 def test_a_backend_that_is_wrong_in_every_part_is_told_from_a_wrong_layer(fault: str) -> None:
     def wrong(program: Program) -> Compiled:
         made = right_graph(program)

@@ -120,6 +120,7 @@ def test_ranges_that_hold_others_are_no_operators() -> None:
     assert trace.leaf("## Call CompiledFxGraph fv7gw4247 ##") == trace.GENERATED_NAME
 
 
+@pytest.mark.slow
 def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ready = Session(replace(job(accuracy=False), extras=EVERYTHING), silent)
@@ -288,6 +289,7 @@ def test_the_processor_time_of_compiling_counts_children_that_still_run() -> Non
     assert number(numbers["compile_cpu_s"]) >= 0.25
 
 
+@pytest.mark.slow
 def test_the_peak_of_host_memory_holds_children_that_run_and_the_largest_that_ended() -> None:
     """As those of Inductor's pool, and the C++ compiler."""
     hold = "import time\nheld = b'1' * {mb} * 2**20\nprint(flush=True)\ntime.sleep({seconds})"

@@ -108,6 +108,7 @@ def test_gradients_of_a_scaled_loss_are_divided_first() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.series
 def test_every_sample_begins_with_the_same_weights_and_compilers_agree(name: str, dtype: str) -> None:
     session = opened("norm", name, dtype)
     for candidate in ("eager", "aot_eager"):
@@ -143,6 +144,7 @@ def stale(program: Program) -> Compiled:
     return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
 
 
+@pytest.mark.slow
 def test_a_compiler_that_keeps_its_first_weights_fails_at_the_second_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_state_that_is_not_put_back_is_seen() -> None:
 
 
 @dynamo_looks_at_grad
+@pytest.mark.slow
 def test_the_whole_step_is_compiled_with_its_optimizer() -> None:
     session = opened("norm", "sgd")
     status, parity, numbers, notes = session.prepare(WHOLE)
@@ -207,6 +210,7 @@ def test_a_whole_step_also_runs_smaller_batches() -> None:
 
 
 @dynamo_looks_at_grad
+@pytest.mark.slow
 def test_a_compiler_that_sees_the_optimizer_alone_has_compiled_nothing() -> None:
     def hidden() -> Workload:
         work = planted.workload("mlp")
@@ -243,6 +247,7 @@ def stepping(times: float) -> planted.Backend:
 
 @pytest.mark.parametrize("times", [0, 1.05, 2])  # 0: no update at all
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.series
 def test_a_wrong_update_of_a_whole_step_fails(
     name: str, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +265,7 @@ ONE_CYCLE = partial(
 
 
 @pytest.mark.parametrize("name", ["Adagrad", "Averaging"])
+@pytest.mark.series
 def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_compared(name: str) -> None:
     def work() -> Workload:
         return dataclasses.replace(planted.workload("mlp"), optimizer=OWN[name], scheduler=ONE_CYCLE)
@@ -282,6 +288,7 @@ def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_co
     assert session.finish()[0] == {}
 
 
+@pytest.mark.slow
 def test_a_wrong_step_of_the_users_own_optimizer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stepping(2)))
     session = planted.opened(
@@ -344,6 +351,7 @@ def overwriting(program: Program) -> Compiled:
     return Compiled(forward=run, region="forward", compiler_calls=lambda: 1)
 
 
+@pytest.mark.slow
 def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -354,6 +362,7 @@ def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up(
 
 @dynamo_looks_at_grad
 @pytest.mark.parametrize("how", ZERO_GRADS)
+@pytest.mark.series
 def test_gradients_keep_their_place_where_they_are_zeroed(how: str) -> None:
     def work() -> Workload:
         given = planted.workload("mlp")
@@ -388,6 +397,7 @@ def test_gradients_are_clipped_before_the_step() -> None:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS[1:])
 @pytest.mark.parametrize("name", ["sgd", "adamw-fused"])
+@pytest.mark.series
 def test_a_scheduler_changes_the_learning_rate_and_no_result(name: str, scheduler: str) -> None:
     session = opened("linear", name, scheduler=scheduler, clip_grad_norm=1.0)
     status, parity, _, _ = session.prepare("eager")
@@ -405,6 +415,7 @@ def test_a_scheduler_changes_the_learning_rate_and_no_result(name: str, schedule
 
 @dynamo_looks_at_grad
 @pytest.mark.parametrize(("scheduler", "again"), [("float", True), ("tensor", False)])
+@pytest.mark.series
 def test_a_learning_rate_that_is_a_number_compiles_the_whole_step_again(scheduler: str, again: bool) -> None:
     session = opened("linear", "sgd", scheduler=scheduler, clip_grad_norm=1.0, gradient_accumulation=2)
     assert session.prepare(WHOLE)[0] is Status.PASS

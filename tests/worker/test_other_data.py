@@ -116,6 +116,7 @@ def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
 @pytest.mark.parametrize(
     ("name", "fault", "mode", "dtype"), sampled(7, NAMES, (stale_input, baked_weight), MODES, DTYPES)
 )
+@pytest.mark.series
 def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
     name: str, fault: Fault, mode: Mode, dtype: str
 ) -> None:
@@ -125,6 +126,7 @@ def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
 
 
 @pytest.mark.parametrize("dtype", sampled(3, DTYPES))
+@pytest.mark.slow
 def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: str) -> None:
     verdict = judged(with_fault(skipped_buffer), lambda: workload("conv"), dtype=dtype)
     assert failing(verdict).name.startswith("buffer.")
@@ -132,6 +134,7 @@ def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: s
 
 
 @pytest.mark.parametrize("fault", [damaged_weight, damaged_input], ids=lambda fault: str(fault.__name__))
+@pytest.mark.series
 def test_weights_and_inputs_that_a_step_damages_are_found(fault: Fault) -> None:
     assert failing(judged(with_fault(fault), lambda: workload("mlp"), Mode.INFERENCE)).failure
 
@@ -143,6 +146,7 @@ def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
 
 
 @pytest.mark.parametrize(("n", "dtype"), sampled(5, (2, 3, 4, 5), DTYPES))
+@pytest.mark.series
 def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
     status, found, _ = judged(with_fault(every(n)), lambda: workload("mlp"), dtype=dtype)
     assert status is Status.FAIL_ACCURACY
@@ -167,6 +171,7 @@ def test_a_crash_on_other_data_is_a_failure() -> None:
     assert (failed.value.status, failed.value.failure.phase) == (Status.FAIL_TO_RUN, "check")
 
 
+@pytest.mark.slow
 def test_a_compiler_that_makes_weights_constants_is_checked_on_other_inputs() -> None:
     honest = with_fault(baked_weight, constant_weights=True)
     status, found, _ = judged(honest, lambda: workload("mlp"), Mode.INFERENCE)

@@ -294,6 +294,7 @@ def test_the_rank_is_what_the_statistics_below_say(dtype: str, margin: float, le
 
 
 @pytest.mark.parametrize("power", [1.0, 4.0])
+@pytest.mark.series
 def test_a_candidate_as_noisy_as_noisy_eager_fails_as_rarely_as_is_stated(power: float) -> None:
     """Whatever the errors' distribution: 1 / C(18, 6)."""
     torch.manual_seed(0)

@@ -53,6 +53,7 @@ def failed(work: Callable[[], Any]) -> JobFailed:
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.series
 def test_a_session_from_open_to_finish(mode: Mode) -> None:
     said: list[Activity] = []
     ready = Session(job("norm", mode), said.append)
@@ -135,6 +136,7 @@ def test_candidates_no_longer_wanted_are_left_out() -> None:
 # -- copies -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_variants_have_copies_of_their_own() -> None:
     ready = opened(job("norm"))
     ready.prepare("eager")
@@ -164,6 +166,7 @@ def test_the_seed_decides_the_weights() -> None:
     assert torch.equal(one._variants[BASELINE].program.args[0], same._variants[BASELINE].program.args[0])
 
 
+@pytest.mark.slow
 def test_buffers_are_put_back_before_a_check_and_move_on_in_rounds() -> None:
     ready = opened(job("norm"))
     ready.prepare("aot_eager")
@@ -179,6 +182,7 @@ def test_buffers_are_put_back_before_a_check_and_move_on_in_rounds() -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
+@pytest.mark.series
 def test_one_operation_off_by_a_hundredth_fails_accuracy(mode: Mode) -> None:
     ready = opened(job(mode=mode), wrong=wrong_by(1.01, "addmm"), right=wrong_by(1.0, "addmm"))
     assert ready.prepare("right")[0] is Status.PASS
@@ -222,6 +226,7 @@ def test_memory_that_ran_out_inside_a_wrapped_error_is_seen() -> None:
     assert failed(lambda: opened(job(), refusing=refusing(wrapped)).prepare("refusing")).status is Status.OOM
 
 
+@pytest.mark.slow
 def test_two_compilers_in_one_session_compile_the_model_each() -> None:
     ready = opened(job("deep", Mode.INFERENCE))
     graphs = [ready.prepare(name)[2]["unique_graphs"] for name in ("aot_eager", "dynamo_eager", "aot_eager")]
@@ -267,6 +272,7 @@ def test_a_tolerance_of_the_case_is_the_field_rules() -> None:
 # -- --cold-cache: a write over the last cache before every sample --------------------------------
 
 
+@pytest.mark.slow
 def test_every_sample_follows_a_flush_and_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[str] = []
     monkeypatch.setattr("harness.timing.rounds.flusher", lambda device: lambda: flushed.append(str(device)))
@@ -387,6 +393,7 @@ def test_the_last_round_of_the_warm_up_counts_where_it_can() -> None:
 
 
 @pytest.mark.usefixtures("even")
+@pytest.mark.slow
 def test_a_round_of_other_variants_or_shorter_samples_does_not_count() -> None:
     ready = ready_for(0.0)
     ready.warm_up()

@@ -196,6 +196,7 @@ def counting(session: Callable[..., Session]) -> Session:
     return ready
 
 
+@pytest.mark.slow
 def test_compiling_during_rounds_is_reported_of_the_variant_that_did(session: Callable[..., Session]) -> None:
     with torch._dynamo.config.patch(recompile_limit=1000):
         ready = counting(session)
@@ -211,6 +212,7 @@ def test_compiling_during_rounds_is_reported_of_the_variant_that_did(session: Ca
         )
 
 
+@pytest.mark.slow
 def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable[..., Session]) -> None:
     """Past its limit of recompilations Dynamo runs eager: quietly, and as fast as eager."""
     with torch._dynamo.config.patch(recompile_limit=5):

@@ -49,6 +49,7 @@ def streamed(worker: Session) -> Stream:
     return known(known(worker.stream).done)
 
 
+@pytest.mark.slow
 def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
     sizes = ",".join(map(str, range(3, 15)))
     worker = session(f"batch={sizes},3", "static")
@@ -62,11 +63,13 @@ def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
 @pytest.mark.parametrize(
     ("strategy", "compiled"), [("automatic", (0, 1)), ("dynamic", (0,)), ("marked", (0,)), ("padded", (0, 2))]
 )
+@pytest.mark.series
 def test_dynamic_shapes_compile_once_or_twice(strategy: str, compiled: tuple[int, ...]) -> None:
     done = streamed(session("batch=3,4,5,6,7", strategy))
     assert (done.compiled, done.eager) == (compiled, ())
 
 
+@pytest.mark.slow
 def test_a_size_that_computes_something_else_is_named() -> None:
     verdict = session("batch=3,6,4", "static", wrong=6).prepare("dynamo_eager")
     assert failing(verdict).name == "batch=6: output"

@@ -163,6 +163,7 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.
     assert main(["report", str(folder)]) == 0
 
 
+@pytest.mark.slow
 def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +221,7 @@ def run(folder: Path, *flags: str) -> int:
     return main(["training-time", "--quick", "--device=cpu", f"--output-dir={folder}", *flags])
 
 
+@pytest.mark.slow
 def test_eager_and_script_train_alike_and_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +247,7 @@ def test_eager_and_script_train_alike_and_are_reported(
     assert names >= {"report.md", "loss_curves.png", "loss_curves.svg", "records.jsonl"}
 
 
+@pytest.mark.slow
 def test_a_report_is_derived_again_from_what_a_killed_run_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

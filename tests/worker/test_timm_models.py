@@ -49,6 +49,7 @@ def loss_of(given: Workload, module: nn.Module) -> Tensor:
 
 
 @pytest.mark.parametrize("name", EACH)
+@pytest.mark.series
 def test_every_case_builds_whole_and_small(name: str) -> None:
     entry = timm_models.entries()[name]
     full, small = on_meta(name), on_meta(name, "small")
@@ -88,6 +89,7 @@ ASKED = {"config": ("drop_rate=0.5", "drop_path_rate=0.5", "resolution=64")}
         pytest.param("jx_nest_base", {}, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.series
 def test_dropout_runs_and_drops_nothing(name: str, asked: dict[str, Any]) -> None:
     given = built(name, **asked)
     module = given.module.train()
@@ -143,6 +145,7 @@ def test_find_knows_names_tags_and_globs() -> None:
     assert len(timm_models.find("*")) > 1000
 
 
+@pytest.mark.slow
 def test_a_model_with_neither_table_nor_head_is_built() -> None:
     given = on_meta("vit_tiny_patch16_224.augreg_in21k_ft_in1k", "small")
     assert given.args[0].shape == (2, 3, 224, 224)

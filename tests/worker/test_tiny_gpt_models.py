@@ -97,6 +97,7 @@ def test_dropout_runs_and_drops_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.series
 def test_scripting_gives_the_same_logits_and_gradients(name: str) -> None:
     given = workload(name)
     eager, copied = given.module.train(), copy.deepcopy(given.module).train()

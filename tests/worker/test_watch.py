@@ -25,6 +25,7 @@ def go_on(session: Session, rounds: int = 3) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "mode"), sampled(3, ("float32", "amp"), (Mode.INFERENCE, Mode.TRAINING)))
+@pytest.mark.series
 def test_what_stays_as_it_was_is_not_reported(dtype: str, mode: Mode) -> None:
     for name in ("tokens", "conv"):
         session = opened(partial(workload, name), mode, dtype, repeat=3)
