@@ -100,7 +100,7 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in PLAIN and tensor.is_floating_point()
+    return type(tensor) in PLAIN and tensor.is_floating_point() and tensor.numel() > 0
 
 
 def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:

@@ -19,6 +19,7 @@ from tests.worker.planted import (
     Forward,
     Of,
     Trial,
+    drawn,
     every,
     failing,
     inference,
@@ -313,6 +314,23 @@ def test_a_copy_in_channels_last_order_has_the_same_neighbor(shape: tuple[int, i
         assert len(weights[0][weights[0].abs() != before.abs()]) > 0.7 * min(before.numel(), MOST)
     assert torch.equal(*weights)
     assert torch.equal(weights[1], before)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [torch.tensor(0.3), torch.ones(5, 0), drawn((4, 3)).float().t(), drawn((6, 4)).float()[:, ::2]],
+    ids=["one number", "empty", "turned", "with gaps"],
+)
+def test_a_neighbor_of_any_layout_is_another_and_goes_back(weight: torch.Tensor) -> None:
+    module = nn.Identity()
+    module.weight = nn.Parameter(weight)
+    variant = inference(module, torch.ones(4)).variant()
+    given = known(variant.program.module.weight)
+    before = given.detach().clone()
+    with placed(variant, Data(neighbor=1)):
+        assert torch.equal(given, before) is not bool(weight.numel())
+        assert torch.allclose(given, before, rtol=2.0**-9)
+    assert torch.equal(given, before)
 
 
 def test_other_tokens_are_tokens_of_the_same_row() -> None:
