@@ -58,16 +58,17 @@ def channels_last(variant: Variant, _: Job) -> bool:
 
 
 def reversed_batch(variant: Variant, _: Job) -> bool:
-    """The module has the batch in reverse order, and its output is turned back; False without a batch."""
+    """The module gets the batch in reverse order, and its output is reversed again; False for one example."""
     program = variant.program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs), "given") if tensor.dim()]
     count = given[0].shape[0] if given else 0
 
-    def turned(values: Any) -> Any:
+    def reversed_examples(values: Any) -> Any:
         return tree_map_only(torch.Tensor, lambda t: t.flip(0) if t.shape[:1] == (count,) else t, values)
 
     def module(*args: Any, **kwargs: Any) -> Any:
-        return turned(program.module(*turned(args), **turned(kwargs)))
+        given_args, given_kwargs = reversed_examples((args, kwargs))
+        return reversed_examples(program.module(*given_args, **given_kwargs))
 
     variant.use(forward_of(module, program.loss if program.training else None))
     return count > 1
@@ -118,9 +119,8 @@ def outcomes(controls: Collection[str], suite: str, case: Case, dtype: str) -> I
     session.open()
     checks, bench = session._checks, session._bench  # noqa: SLF001 - a control is no candidate of a session
     assert checks is not None
-    for name, (change, surroundings) in CONTROLS.items():
-        if name not in controls:
-            continue
+    for name in controls:
+        change, surroundings = CONTROLS[name]
         variant = bench.variant()
         if not change(variant, job):
             continue
@@ -182,6 +182,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     suites = dict.fromkeys(options.suites.split(","))
     controls = options.controls.split(",") if options.controls else list(CONTROLS)
+    if unknown := set(controls) - CONTROLS.keys():
+        parser.error(f"--controls={','.join(sorted(unknown))}: the controls are {', '.join(CONTROLS)}")
     print(table(outcomes_of(options, suites, Outcome, partial(outcomes, controls))))
 
 

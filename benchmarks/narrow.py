@@ -28,7 +28,7 @@ NARROW = {
 
 
 def narrow_instructions(variant: Variant, job: Job) -> bool:
-    """Each step of the variant runs in the other process, with this one's weights, buffers and inputs."""
+    """From now on the steps of the variant run in the other process, on its weights, buffers and inputs."""
     pipe = _other_process()
     _ask(pipe, (job, variant.program.loss_scale))
 

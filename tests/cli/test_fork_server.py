@@ -49,7 +49,6 @@ def soon(seconds: float = 300.0) -> float:
     return time.monotonic() + seconds
 
 
-@pytest.mark.slow
 def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path) -> None:
     with started(pool, tmp_path) as first:
         assert first.call(opening(), soon())["ok"]["environment"]["worker"] == "forked"

@@ -48,8 +48,8 @@ KINKED = ("conv", "mlp")  # ReLU and max pool; biases before normalizations, who
 def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:
     session = opened(lambda: workload(name), dtype=dtype)
     judged_ones = 0
-    of_here = {name: control for name, control in CONTROLS.items() if name != "narrow instructions"}
-    for change, surroundings in of_here.values():
+    controls = {name: control for name, control in CONTROLS.items() if name != "narrow instructions"}
+    for change, surroundings in controls.values():
         variant = session._bench.variant()
         if not change(variant, session._job):
             continue
@@ -60,7 +60,7 @@ def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:
         status, parity, _ = check.verdict()
         assert status is Status.PASS, parity.worst
         judged_ones += 1
-    assert judged_ones == len(of_here) - 1  # one is for images, one for what is none
+    assert judged_ones == len(controls) - 1  # one is for images, one for what is none
 
 
 @pytest.mark.slow
