@@ -46,6 +46,8 @@ EACH = ("--isolate", "--cold-start-latency")
 QUICK = {"--scale": "tiny", "--repeat": "6", "--compilers": "inductor,inductor_max_autotune"}
 ON_CPU = {"images": {"--batch-size": "2"}, "text": {"--scale": "small"}}
 ON_GPU = {"images": {}, "text": {"--prompt-tokens": "512", "--new-tokens": "128"}}
+SWEPT = {"batch": "--batch-size", "threads": "--threads", "sequence": "--prompt-tokens"}
+"""Axis of ``--sweep`` -> the flag that it replaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +79,15 @@ def flags_of(part: str, options: CompileModesOptions, more: Sequence[str]) -> li
         **({"--threads": str(options.threads)} if options.threads else {}),
         **(QUICK if options.quick else (ON_CPU if cpu else ON_GPU)[part]),
     }
-    theirs = understood(more)[0].keys()
-    ours = [f"{flag}={value}" for flag, value in values.items()]
+    theirs = understood(more)[0]
+    swept = {SWEPT.get(axis.partition("=")[0]) for axis in theirs.get("sweep", ())}
+    ours = [f"{flag}={value}" for flag, value in values.items() if flag not in swept]
     return [
         *PARTS[part],
         *(["--only=resnet152"] if part == "images" and not options.quick else []),
         *EACH,
         *(["--freezing"] if cpu else []),  # max-autotune measures kernels only for constant weights there
-        *(flag for flag in ours if not theirs & understood([flag])[0].keys()),
+        *(flag for flag in ours if not theirs.keys() & understood([flag])[0].keys()),
         *more,
     ]
 
@@ -168,7 +171,7 @@ def _report(records: Sequence[Record], reports: Sequence[Path]) -> Iterator[str]
 
 
 def _title(record: Record) -> str:
-    return f"{record.job.case.name} {record.job.dtype}"
+    return " ".join((record.job.case.name, record.job.dtype, *record.job.case.point))
 
 
 def mode_of(record: Record) -> str:
@@ -180,15 +183,28 @@ def _on_cpu(record: Record) -> bool:
 
 
 def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
-    """Compile time rises and run time falls over the modes; the first call is slow, later ones fast."""
+    """Compile time rises and run time falls over the modes; the first call is slow, later ones fast.
+
+    With ``--sweep``: the speedup of each mode depends on the batch, threads or tokens.
+    """
     models: dict[str, dict[str, Comparison]] = {}
+    sweeps: dict[tuple[str, str], list[Comparison]] = {}
     for comparison in comparisons:
-        models.setdefault(_title(comparison.record), {})[mode_of(comparison.record)] = comparison
-    return [
+        record = comparison.record
+        models.setdefault(_title(record), {})[mode_of(record)] = comparison
+        if record.job.case.point:
+            sweeps.setdefault((record.job.case.name, mode_of(record)), []).append(comparison)
+    of_points = (
         Expectation(title=title, expected=expected, found=text, holds=holds)
         for title, modes in models.items()
         for expected, (text, holds) in _of_model(modes)
-    ]
+    )
+    of_sweeps = (
+        Expectation(title=model, expected=f"the speedup of {mode} varies", found=text, holds=holds)
+        for (model, mode), points in sweeps.items()
+        for text, holds in (_over_points(min(points, key=_place), max(points, key=_place)),)
+    )
+    return [*of_points, *of_sweeps]
 
 
 Judged = tuple[str, str]
@@ -238,6 +254,20 @@ def _run_time(former: Comparison, latter: Comparison) -> Judged:
         return "not both were timed", OPEN
     text = f"{speedup_text(change.factor, change.low, change.high)} as fast as {mode_of(former.record)}"
     return text, OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
+
+
+def _place(comparison: Comparison) -> tuple[int, ...]:
+    return tuple(comparison.record.job.case.at.values())
+
+
+def _over_points(first: Comparison, last: Comparison) -> Judged:
+    """The speedup at the last point of a sweep over that at the first one: chosen before they are seen."""
+    change = between(first, last)
+    if change is None:
+        return "not both were timed", OPEN
+    ends = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
+    text = speedup_text(change.factor, change.low, change.high)
+    return f"{text} at {' over that at '.join(ends)}", OPEN if change.within(1) else HOLDS
 
 
 def _first_calls(records: Sequence[Record]) -> Judged:

@@ -135,6 +135,33 @@ def test_the_published_story_where_it_comes_true_and_where_it_does_not() -> None
     assert found == {**dict.fromkeys(claims[:2], OPEN), **dict.fromkeys([*claims[2:], FIRST], FAILS)}
 
 
+def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> None:
+    points: dict[str, dict[str, Any]] = {
+        "batch=16": {"default": {"speedup": 1.5}},
+        "batch=2": {},
+        "batch=8": {"default": {"speedup": 1.9}},
+    }
+    swept = [
+        replace(record, job=replace(record.job, case=replace(record.job.case, point=(point,))))
+        for point, values in points.items()
+        for record in records(modes=["default", "reduce-overhead"], **values)
+    ]
+    judged = expectations(compare(swept))
+    assert {e.title for e in judged} == {"resnet152", *(f"resnet152 float32 {point}" for point in points)}
+    verdicts = {e.expected: (e.found, e.holds) for e in judged if e.title == "resnet152"}
+    text, holds = verdicts["the speedup of default varies"]
+    assert (text[-32:], holds) == (" at batch=16 over that at batch=2", HOLDS)
+    assert verdicts["the speedup of reduce-overhead varies"][1] == OPEN
+
+
+def test_a_swept_size_replaces_that_of_the_study() -> None:
+    swept = jobs("--sweep=batch=1,4", parts=("images",))
+    assert [(job.case.point, job.case.batch_size) for job in swept] == [
+        (("batch=1",), 1),
+        (("batch=4",), 4),
+    ] * 2
+
+
 def test_what_failed_is_not_compared() -> None:
     failed: dict[str, Any] = {
         "max_autotune": {"status": Status.CRASH},
