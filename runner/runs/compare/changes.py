@@ -25,6 +25,7 @@ from enum import Enum
 
 import numpy as np
 
+from harness.schema import AS_FOUND, COLD, WARM
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.noise import is_crowded
 from runner.analysis.statistics import Floats, false_discovery, mean_of_logs, paired_speedup
@@ -35,7 +36,7 @@ from runner.analysis.verdicts.family import assumed_of
 from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
 from runner.analysis.verdicts.reasons import why_open
 from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
-from runner.runs.compare.run import AS_FOUND, COLD, NO_RECORD, WARM, Result, Run
+from runner.runs.compare.run import NO_RECORD, Result, Run
 
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05

@@ -12,7 +12,7 @@ from harness.schema import Job, Record, Status, of_environment
 from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
 from runner.errors import UsageError
-from runner.labels import compiler_label, merged_facts, plain, ran_batch, suite_labels
+from runner.labels import merged_facts, plain, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
 from runner.store.run_folder import RECORDS, jobs_in, read_run, read_run_json
 
@@ -64,12 +64,9 @@ def results_of(
     records: Sequence[Record], labels: dict[str, str], *, missing: bool = False
 ) -> tuple[Result, ...]:
     """The results of the records, with the estimates of the run's reports."""
-    identities = (
-        conditions(r.job, labels[r.job.case.suite], compiler_label(r), ran_batch(r)) for r in records
-    )
     return tuple(
-        Result(comparison=comparison, conditions=dict(identity), missing=missing)
-        for comparison, identity in zip(compare(records), identities, strict=True)
+        Result(comparison=one, conditions=conditions(one.record, labels), missing=missing)
+        for one in compare(records)
     )
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.devices import type_of
-from harness.schema import Job, Record, of_environment
+from harness.schema import AS_FOUND, COLD, WARM, Record, of_environment
 from harness.settings import identity
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.estimate import PairedEstimate
-from runner.labels import compiler_label, plain
+from runner.labels import compiler_label, plain, ran_batch
 from runner.plan.allocators import BOTH, DEFAULT
 
 NO_RECORD = "no record"
 """The status of a planned result without a record: the run ended before it."""
-
-AS_FOUND = "as found"  # compile caches of which it is unknown whether they were warm
-WARM, COLD = "warm", "cold"  # compile caches that had, or had not, what the compiler looked up
 
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
 """Conditions that every table names, in this order."""
@@ -87,7 +84,7 @@ class Result:
 
     @property
     def caches(self) -> str:
-        """The state of the compile caches before the compilation, as the compiler says."""
+        """The state of the compile caches before the compilation, as far as the compiler says it."""
         if self.count("compile_cache_hits"):
             return WARM
         return COLD if self.count("compile_cache_misses") else AS_FOUND
@@ -124,18 +121,20 @@ def facts_of(facts: Mapping[str, object], names: Iterable[str]) -> dict[str, str
     return known
 
 
-def conditions(job: Job, suite: str, compiler: str, batch: int | None) -> Iterator[tuple[str, str]]:
-    """The conditions of a result. ``suite`` and ``compiler``: their labels. ``batch``: the batch that ran."""
-    case = job.case
-    yield "suite", suite
-    yield "mode", case.mode.value
-    yield "device", type_of(job.device)
-    yield "precision", job.dtype
-    yield "compiler", compiler
-    yield "scale", case.scale
-    ran = "own" if case.batch_size is None else str(batch)
-    yield "batch size", "" if "batch" in case.at else ran  # a swept batch is among the changes
-    yield "changes", " ".join(case.changes)
-    yield "options", " ".join(job.option_words)
-    own = identity(job.protocol)
-    yield "protocol", " ".join(name if value is True else f"{name}={value}" for name, value in own)
+def conditions(record: Record, labels: Mapping[str, str]) -> dict[str, str]:
+    """The conditions of a result. ``labels``: of suites."""
+    job, case = record.job, record.job.case
+    ran = "own" if case.batch_size is None else str(ran_batch(record))
+    own = (name if value is True else f"{name}={value}" for name, value in identity(job.protocol))
+    return {
+        "suite": labels[case.suite],
+        "mode": case.mode.value,
+        "device": type_of(job.device),
+        "precision": job.dtype,
+        "compiler": compiler_label(record),
+        "scale": case.scale,
+        "batch size": "" if "batch" in case.at else ran,  # a swept batch is among the changes
+        "changes": " ".join(case.changes),
+        "options": " ".join(job.option_words),
+        "protocol": " ".join(own),
+    }
