@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from harness.settings import Given, Group, Kind, by_flag, no_such
-from runner.plan.settings import read
+from harness.settings import Given, Group, Kind, Row, flag, no_such
+from runner.plan.settings import read_row
 
 CONSOLE = "console"
 
@@ -19,24 +17,19 @@ def _format(text: str) -> str:
     return text.lower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """The output of an action. (): all formats."""
-
-    formats: tuple[str, ...] = by_flag(
-        (),
-        "--format=FORMAT",
-        group=Group.OUTPUT,
-        listed=True,
-        kind=Kind(_format),
-        help="html, md, csv, json, png, svg: files; console: the tables; hud: for dashboards, docs/CI.md "
-        "(default: all but hud)",
-    )
+FORMAT = flag(
+    "--format=FORMAT",
+    group=Group.OUTPUT,
+    listed=True,
+    kind=Kind(_format),
+    help="html, md, csv, json, png, svg: files; console: the tables; hud: for dashboards, docs/CI.md "
+    "(default: all but hud)",
+)
 
 
 def formats_asked(given: Given) -> frozenset[str] | None:
     """The requested formats. None: all. ``UsageError`` for an unknown format."""
-    return frozenset(read(Output(), given).formats) or None
+    return frozenset(read_row(Row(flags=(FORMAT,), many=True), given, ())) or None
 
 
 def printed(formats: frozenset[str] | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from harness.settings import Flag, Given, Group
 from runner.cli.actions import ACTIONS, Action
-from runner.cli.formats import Output
+from runner.cli.formats import FORMAT
 from runner.errors import UsageError, unknown
 from runner.plan.compilers import COMPILE_MODE
 from runner.plan.config import RunConfig, Where
@@ -151,10 +151,10 @@ def flags() -> Iterator[Flag]:
     """Every flag, in the order of ``--help`` within its group."""
     for action in ACTIONS:
         yield from action.FLAGS
-    for kind in (RunConfig, Where, Output):
+    for kind in (RunConfig, Where):
         for _, _, row in rows(kind):
             yield from row.flags if row is not None else ()
-    yield COMPILE_MODE
+    yield from (FORMAT, COMPILE_MODE)
 
 
 def add_flag(group: argparse._ActionsContainer, flag: Flag) -> None:
