@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.plan.environments.make import cache_folder
+from runner.plan.environments.code_folder import cache_root
 from tests.cli.command import TOYS, records, runner, statuses
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
@@ -168,7 +168,7 @@ def test_a_version_that_does_not_exist_leaves_nothing(tmp_path: Path) -> None:
     variables = {"XDG_CACHE_HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
     said = one_sentence("--envs=torch==0.0.1", **variables)
     assert "--envs: pip could not install torch==0.0.1; its messages are above" in said
-    folder = cache_folder(variables)
+    folder = cache_root(variables) / "envs"
     assert [path for path in folder.iterdir() if path.is_dir()] == []
 
 

@@ -15,8 +15,8 @@ import pytest
 from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
-from runner.plan.environments.code_folder import code_folder
-from runner.plan.environments.make import cache_folder, install_with_pip, key_of, made
+from runner.plan.environments.code_folder import cache_root, code_folder
+from runner.plan.environments.make import install_with_pip, key_of, made
 from runner.plan.environments.plan import candidates_in, in_environments, split_candidate
 from runner.plan.environments.prepare import check_still_there, resolved
 from runner.plan.environments.probe import probe
@@ -100,9 +100,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_cache_is_where_the_person_keeps_caches() -> None:
-    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/torchduet/envs")
-    assert cache_folder({}) == Path.home() / ".cache/torchduet/envs"
-    assert cache_folder({"XDG_CACHE_HOME": "not/absolute"}) == Path.home() / ".cache/torchduet/envs"
+    assert cache_root({"XDG_CACHE_HOME": "/c"}) == Path("/c/torchduet")
+    assert cache_root({}) == Path.home() / ".cache/torchduet"
+    assert cache_root({"XDG_CACHE_HOME": "not/absolute"}) == Path.home() / ".cache/torchduet"
 
 
 def test_it_is_made_once_and_says_so(cache: Path) -> None:

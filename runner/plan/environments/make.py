@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,11 +33,6 @@ Install = Callable[[Path, Sequence[str]], None]
 
 Check = Callable[[Path, str], object]
 """Raises ``UsageError`` if this interpreter cannot be used."""
-
-
-def cache_folder(current: Mapping[str, str] = os.environ) -> Path:
-    """The folder of all environments: in ``XDG_CACHE_HOME``, or in ``~/.cache``."""
-    return cache_root(current) / "envs"
 
 
 def key_of(requirements: Sequence[str]) -> str:
@@ -61,7 +56,7 @@ def made(
     Raises ``UsageError`` if it cannot be made, and leaves no files then.
     """
     try:
-        folder = cache_folder() / key_of(requirements)
+        folder = cache_root() / "envs" / key_of(requirements)
     except OSError as error:
         raise UsageError(
             f"--envs: {name} cannot be made ({error.strerror}); XDG_CACHE_HOME may name a folder"
