@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import IO, Any
 
 from harness.codec import from_json, to_json
@@ -125,12 +126,8 @@ def usable_compilers(
 def asking_for(jobs: Iterable[Job], python: str | None = None) -> Ask:
     """``usable_compilers`` with the own compilers and files of these jobs."""
     own = {name: source for job in jobs for name, source in job.own_compilers.items()}
-    suites = dict.fromkeys(job.case.suite for job in jobs)
-
-    def ask(device_type: str, names: Sequence[str]) -> Mapping[str, Usable]:
-        return usable_compilers(device_type, names, python, own=own, suites=suites)
-
-    return ask
+    suites = tuple(dict.fromkeys(job.case.suite for job in jobs))
+    return partial(usable_compilers, python=python, own=own, suites=suites)
 
 
 def what_is_wrong(
