@@ -43,8 +43,8 @@ class Calibration:
     taus: tuple[Tau, ...]
 
 
-def conditions_of(facts: Mapping[str, Scalar], machine: str | None = None) -> dict[str, Scalar]:
-    return {"machine": machine or platform.node(), **{name: facts.get(name) for name in IDENTITY}}
+def conditions_of(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {"machine": platform.node(), **{name: facts.get(name) for name in IDENTITY}}
 
 
 def matching(calibrations: Iterable[Calibration], facts: Mapping[str, Scalar]) -> Calibration | None:

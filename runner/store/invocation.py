@@ -21,18 +21,18 @@ GIT_S = 10.0  # a checkout on a slow disk
 WORKER = "harness.worker"  # for python -m; in the wheel, setup.py makes it torchduet.harness.worker
 
 
-def in_clone(script: Path = SCRIPT) -> bool:
+def in_clone() -> bool:
     """Whether the current folder is the clone that this program runs from."""
     here = Path.cwd() / "runner.py"
-    return script.is_file() and here.is_file() and here.samefile(script)
+    return SCRIPT.is_file() and here.is_file() and here.samefile(SCRIPT)
 
 
-def program(script: Path = SCRIPT) -> tuple[str, ...]:
+def program() -> tuple[str, ...]:
     """``python runner.py`` in the clone; elsewhere ``torchduet`` or, where it is not installed, by path."""
-    if in_clone(script):
+    if in_clone():
         return ("python", "runner.py")
-    if script.is_file() and not _installed():
-        return ("python", str(script))
+    if SCRIPT.is_file() and not _installed():
+        return ("python", str(SCRIPT))
     return INSTALLED
 
 
