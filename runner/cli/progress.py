@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -181,9 +181,8 @@ def estimates(pairs: Pairs) -> str:
     """``inductor 1.31x  torchscript 1.02x``: the current estimates, for the progress bar."""
     from runner.analysis.statistics import paired_speedup
 
-    parts: Sequence[str] = [
+    return "  ".join(
         f"{candidate} {paired_speedup(baseline, times).speedup:.2f}x"
         for candidate, (baseline, times) in pairs.items()
         if baseline
-    ]
-    return "  ".join(parts)
+    )

@@ -197,7 +197,8 @@ def _drift(pairs: Pairs) -> PairedEstimate | None:
 
 def _change(pair: tuple[Result, Result], moved: PairedEstimate | None) -> Change:
     first, second = pair
-    changed = factors(first, second)
+    shared = shared_rounds(first, second)
+    changed = shared or Factors(speedup=difference(first.speedup, second.speedup))
     change = Change(first=first, second=second, factors=changed)
     if not (first.passed and second.passed):
         return change
@@ -209,14 +210,8 @@ def _change(pair: tuple[Result, Result], moved: PairedEstimate | None) -> Change
     return replace(change, compile_factor=compiled, memory_factor=memory)
 
 
-def factors(first: Result, second: Result) -> Factors:
-    """From the rounds that timed both sides, or from two runs."""
-    shared = shared_rounds(first, second)
-    return Factors(speedup=difference(first.speedup, second.speedup)) if shared is None else shared
-
-
 def shared_rounds(first: Result, second: Result) -> Factors | None:
-    """None for two runs, and below ``FEWEST`` rounds, which have no interval."""
+    """From the rounds that timed both sides; None for two runs, and below ``FEWEST`` rounds: no interval."""
     if first.shares is None or first.shares != second.shares or not (first.passed and second.passed):
         return None
     before, after = _by_round(first), _by_round(second)

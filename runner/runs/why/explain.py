@@ -288,7 +288,6 @@ def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tupl
         cause=CAPTURE,
         sentence="Dynamo's capture alone is slower: its guards, or another path of the model's code.",
         evidence="dynamo_eager is slower than eager",
-        settings=(),
     )
     state = State.EXPLAINED if rest is not None and rest.low > 0 else State.SUSPECTED
     return (Tested(proposal=proposal, state=state, share=rest),)
