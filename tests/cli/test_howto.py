@@ -4,13 +4,13 @@ import csv
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import ROOT, records
+from tests.command_line import ran
 
 BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -24,17 +24,6 @@ def copy_with_examples(folder: Path) -> list[str]:
         assert not (folder / name).exists(), name
         (folder / name).write_text(text, encoding="utf-8")
     return [name for name, _ in examples]
-
-
-def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "runner.py", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.mark.slow
@@ -52,7 +41,7 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     words = ["--suites=spirals", "--inference", "--quick", "--devices=cpu", "--scale=tiny", "--threads=1"]
     words += ["--compilers=fx,eager", "-n6", "--no-fork-server", "--format=txt,md,csv,html,json"]
     words += [f"--output-dir={run}"]
-    done = run_in(copied, words)
+    done = ran(sys.executable, "runner.py", *words, cwd=copied, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     found = records(run)
     assert [(r["candidate"], r["status"]) for r in found] == [("fx", "pass"), ("eager", "pass")]
@@ -83,7 +72,8 @@ def test_a_compiler_of_ones_own_works_as_the_page_says(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "HOWTO.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^python runner.py (--model=my_backend.py:make .*)$", page, re.MULTILINE)
     run = tmp_path / "run"
-    done = run_in(copied, [*command.split(), "-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}"])
+    words = [*command.split(), "-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}"]
+    done = ran(sys.executable, "runner.py", *words, cwd=copied, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r["candidate"]: r["status"] for r in records(run)} == {
         "my_backend.no_dropout": "pass",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import ROOT, TOYS, records, runner, statuses
+from tests.command_line import ran
 from tests.factories import known
 
 PATIENCE_S = 300.0  # of a test that would otherwise hang
@@ -105,9 +106,7 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     words = shlex.split(log.read_text().splitlines()[0].removeprefix("# by hand: "))
     settings = dict(word.split("=", 1) for word in words if "=" in word)
     command = [sys.executable, *[w for w in words if "=" not in w][1:]]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False
-    )
+    done = ran(*command, cwd=ROOT, env={**os.environ, **settings})
     assert done.returncode == 0
     assert '"seconds"' in done.stdout
 
@@ -170,12 +169,7 @@ def test_print_run_commands_and_list(tmp_path: Path) -> None:
     assert done.returncode == 0
     (line,) = done.stdout.splitlines()
     assert line.startswith("python suites/tiny_gpt.py --training --dtypes=float32 ")
-    listed = subprocess.run(
-        [sys.executable, str(ROOT / "suites" / "tiny_gpt.py"), "--list"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    listed = ran(sys.executable, ROOT / "suites" / "tiny_gpt.py", "--list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
     assert "GPT2_124M" in listed.stdout
     assert "only when named" in listed.stdout

@@ -23,6 +23,7 @@ from runner.store.record_file import CUT_SHORT, read_records
 from tests.cli.command import ANIMALS, ROOT
 from tests.cli.instant import UNDER_WAY
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
+from tests.command_line import ran
 from tests.factories import sampled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -318,9 +319,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.mark.parametrize("module", ["runner.cli.main", "runner.errors"])
 def test_ctrl_c_during_the_imports_is_one_word(module: str) -> None:
     program = INTERRUPTED_IMPORT.replace("MODULE", repr(module))
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ran(sys.executable, "-c", program, cwd=ROOT)
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 

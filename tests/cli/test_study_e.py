@@ -20,6 +20,7 @@ import pytest
 
 from runner.cli.upstream import NO_MODE
 from tests.cli.command import ROOT, records
+from tests.command_line import ran
 
 pytestmark = pytest.mark.long
 SMALL = ("--only=MLP_addition", "--scale=tiny", "--threads=1", "-n4")
@@ -27,14 +28,7 @@ SMALL = ("--only=MLP_addition", "--scale=tiny", "--threads=1", "-n4")
 
 def typed(folder: Path, *words: str, script: str = "suites/tiny_gpt.py") -> subprocess.CompletedProcess[str]:
     """The suite's own script, as the commands were given."""
-    return subprocess.run(
-        [sys.executable, str(ROOT / script), *words, f"--output-dir={folder}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    return ran(sys.executable, ROOT / script, *words, f"--output-dir={folder}", cwd=ROOT, timeout=400)
 
 
 def one_record(folder: Path) -> dict[str, Any]:

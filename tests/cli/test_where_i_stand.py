@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import ROOT
+from tests.command_line import ran
 
 PATIENCE_S = 300.0
 
@@ -61,14 +62,8 @@ def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -
 
     def installed(*words: str) -> subprocess.CompletedProcess[str]:
         program = "import sys; from runner.cli.main import main; sys.exit(main(sys.argv[1:]))"
-        return subprocess.run(
-            [sys.executable, "-c", program, *words],
-            cwd=work,
-            env={**os.environ, "PYTHONPATH": str(site)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables = {**os.environ, "PYTHONPATH": str(site)}
+        return ran(sys.executable, "-c", program, *words, cwd=work, env=variables)
 
     commands = installed("--training", "--only=MLP_addition", "--print-run-commands", "-dcpu")
     assert commands.stdout.startswith("torchduet --suites=tiny_gpt --training "), commands.stderr
