@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import TOYS, runner
+from tests.cli.command import runner
 
 SENTENCES = [
     (["--training", "-k", "shakespere"], "-k/--filter"),
@@ -62,7 +62,6 @@ SENTENCES = [
     (["--training", "--ddp=2", "--nopython"], "--ddp measures a plain training step, compiled with a graph"),
     (["--training", "--ddp=2", "--inductor", "--compilers=torchscript"], "--compilers: torchscript cannot"),
     (["--training", "--gradient-accumulation=0"], "--gradient-accumulation: 0 is too small"),
-    (["--training", "--sweep=size=1"], "--sweep: there is no axis called 'size'; choose from batch"),
     (["--training", "--sweep=batch=1,2", "--batch-size=4"], "--sweep sets the batch size; leave --batch"),
     (["--training", "--sweep=threads=1", "--threads=1"], "--sweep sets the threads; leave -t/--threads out"),
     (["--generate", "--sweep=sequence=8", "--prompt-tokens=8"], "--sweep sets the prompt; leave --prompt"),
@@ -94,6 +93,8 @@ SENTENCES = [
     (["--visualize-logs", "no/such/folder"], "--visualize-logs: there is no folder"),
     (["--visualize-logs", "docs"], "--visualize-logs: there is no records.jsonl"),
     (["--resume", "docs"], "--resume"),
+    (["--inference", "--envs=old=/no/such/python"], "--envs: old: there is no /no/such/python; give"),
+    (["--inference", "--envs=a=/bin/true", "--executor=ray"], "--envs uses interpreters of this machine"),
 ]
 
 
@@ -109,15 +110,6 @@ def test_one_sentence_and_exit_code_2(words: list[str], says: str, tmp_path: Pat
     assert says in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_an_output_folder_that_holds_another_run(tmp_path: Path) -> None:
-    (tmp_path / "records.jsonl").write_text("precious\n")
-    done = runner("--training", f"--suites={TOYS}", f"--output-dir={tmp_path}")
-    assert done.returncode == 2
-    assert "holds another run" in done.stderr
-    assert (tmp_path / "records.jsonl").read_text() == "precious\n"
 
 
 CASE = """

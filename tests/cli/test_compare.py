@@ -8,7 +8,7 @@ import pytest
 from harness.schema import Protocol, Status
 from tests.cli.command import runner
 from tests.factories import control, make_job, make_record
-from tests.unit.test_changes import write
+from tests.unit.test_changes import measured, write
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +69,8 @@ def test_a_regression_needs_the_whole_interval_beyond_the_share(tmp_path: Path) 
     """About 0.91x [0.85, 0.98]: lower, but perhaps by less than 5 %."""
     sides = []
     for which, speedup in (("a", 1.5), ("b", 1.365)):
-        jobs = [make_job(f"model_{number}", candidates=("eager", "inductor")) for number in range(5)]
-        records = [
-            record
-            for number, job in enumerate(jobs)
-            for record in (
-                control(job),
-                make_record(
-                    job, speedup=speedup if number == 1 else 1.5, jitter=0.12, rounds=10, machine=which
-                ),
-            )
-        ]
+        speedups = {f"model_{number}": speedup if number == 1 else 1.5 for number in range(5)}
+        records = measured(speedups, jitter=0.12, rounds=10, machine=which)
         sides.append(str(write(tmp_path / which, records)))
     done = runner("--compare", *sides, "--format=json")
     (change,) = [entry for entry in json.loads(done.stdout)["changes"] if "model_1" in json.dumps(entry)]

@@ -4,18 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from runner.store.record_file import append_record
 from tests.cli.command import runner
 from tests.factories import make_job, make_record
+from tests.unit.test_changes import write
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for speedup, name in ((1.5, "one"), (1.2, "two")):
-        append_record(folder / "records.jsonl", make_record(make_job(name), speedup=speedup))
-    return folder
+    models = ((1.5, "one"), (1.2, "two"))
+    return write(tmp_path / "run", [make_record(make_job(name), speedup=speedup) for speedup, name in models])
 
 
 def made(folder: Path) -> set[str]:

@@ -18,6 +18,7 @@ from tests.factories import make_job, make_record
     ("path", "says"),
     [
         ("run", "--output-dir: .* holds another run; name a new folder, or use --resume"),
+        ("records", "holds another run"),
         ("files", "holds files already"),
         ("file", "is a file"),
         ("file/below", "cannot be written"),
@@ -26,12 +27,14 @@ from tests.factories import make_job, make_record
 )
 def test_nothing_is_written_over(tmp_path: Path, path: str, says: str) -> None:
     RunFolder.create(tmp_path / "run", [make_job()], [])
-    (tmp_path / "files").mkdir()
-    for file in (tmp_path / "file", tmp_path / "files" / "precious.txt"):
+    held = [tmp_path / name for name in ("file", "files/precious.txt", f"records/{RECORDS}")]
+    for file in held:
+        file.parent.mkdir(exist_ok=True)
         file.write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=says):
         RunFolder.create(tmp_path / path, [make_job()], [])
+    assert {file.read_text() for file in held} == {"x"}
 
 
 def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:
