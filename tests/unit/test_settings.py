@@ -26,7 +26,7 @@ from harness.schema import (
     Mode,
     Protocol,
 )
-from harness.settings import ROW, Row
+from harness.settings import Row
 from runner.cli.commands import job_command
 from runner.cli.parser import given
 from runner.errors import UsageError
@@ -351,10 +351,5 @@ NOT_IDENTIFYING = {
 
 def test_every_setting_of_a_job_says_whether_it_makes_another_measurement() -> None:
     """A new setting is either marked in its row, or added here: results are compared by this."""
-    rows = {
-        field.name: field.metadata[ROW]
-        for kind in (Protocol, CompilerOptions)
-        for field in dataclasses.fields(kind)
-        if ROW in field.metadata
-    }
-    assert {name for name, row in rows.items() if not row.identifies} == NOT_IDENTIFYING
+    both = (*rows(Protocol), *rows(CompilerOptions))
+    assert {name for name, _, row in both if row is not None and not row.identifies} == NOT_IDENTIFYING

@@ -181,15 +181,11 @@ def explain(
     if plain is None or not plain.n:
         status = "no record" if plain is None else plain.status.value
         raise NoTimes(f"{candidate} has no times ({status}), so there is nothing to explain")
-    settings = dict.fromkeys(setting for one in proposed for setting in one.settings)
+    tried = {setting: with_setting(candidate, setting) for one in proposed for setting in one.settings}
     attempts = tuple(
-        Attempt(
-            setting=setting,
-            over_plain=pairs.get((with_setting(candidate, setting), candidate)),
-            comparison=comparisons[with_setting(candidate, setting)],
-        )
-        for setting in settings
-        if with_setting(candidate, setting) in comparisons
+        Attempt(setting=setting, over_plain=pairs.get((name, candidate)), comparison=comparisons[name])
+        for setting, name in tried.items()
+        if name in comparisons
     )
     lost = plain.verdict is Verdict.SLOWER
     causes_tested = tuple(_tested(one, attempts, plain, lost=lost) for one in proposed)
