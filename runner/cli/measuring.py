@@ -146,8 +146,6 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None,
     if content.replaced:
         print(f"note: {content.replaced}", file=sys.stderr)
     if not content.records:
-        if unfinished:
-            say(console, unfinished)
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT
     short = len(content.records) <= SHORT_RUN

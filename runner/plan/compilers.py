@@ -146,8 +146,6 @@ def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[J
             answers[device_type] = ask(device_type, doubtful)
         refused = {}
         for name in doubtful:
-            if name not in answers[device_type]:
-                raise UsageError(f"--backend: {_unknown(name)}")
             usable = answers[device_type][name]
             named_here = compiler_of(name) in backend_names()
             if (not named_here or name != compiler_of(name)) and usable.why_not is not None and not skip:

@@ -152,7 +152,7 @@ def compile_change(first: Result, second: Result) -> Estimate | None:
 
     Environments of a run compile in the same rounds, so their times are paired; two runs are not.
     """
-    if first.comparison is None or second.comparison is None or not (first.passed and second.passed):
+    if not (first.passed and second.passed):
         return None
     before, after = (by_round(side.record, COLD) for side in (first, second))
     if first.shares is not None and first.shares == second.shares:
