@@ -50,16 +50,15 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
     Starts an interpreter only if there is one.
     """
-    own = {job.case.suite: job.case for job in jobs if is_own_model(job.case.suite)}
-    modes = {(job.case.suite, job.case.mode): job.case for job in jobs if job.case.suite in own}
+    own = {(job.case.suite, job.case.mode): job.case for job in jobs if is_own_model(job.case.suite)}
     settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
     names = ("optimizer", "scheduler")
     given = {f"--{name}": getattr(job.protocol, name) for job in jobs for name in names}
     functions = {flag: source for flag, source in given.items() if is_own_model(source)}
-    if not modes and not settings and not functions:
+    if not own and not settings and not functions:
         return
     environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)
     python = environments[0].python if environments else None
-    why = what_is_wrong(tuple(modes.values()), settings, functions, python, limit_s=limit_s)
+    why = what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s)
     if why is not None:
         raise UsageError(why)
