@@ -21,7 +21,7 @@ from harness.settings import is_own_model
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.compilers import Ask, Usable
-from runner.plan.interpreter import exit_name, worker_command, worker_environment
+from runner.plan.interpreter import exit_name, worker_environment
 
 LIMIT_S = 180.0  # importing torch for the first time, from a cold disk
 LEAST_S = 30.0  # of a limit that the user gave: starting Python and importing torch
@@ -31,11 +31,10 @@ NO_TORCH = "torch cannot be imported here; install it (make bench does), then tr
 
 
 class NoAnswer(Exception):
-    """The interpreter did not answer. ``why`` continues a sentence about it; ``code`` is its exit code."""
+    """The interpreter did not answer. Its words continue a sentence; ``code`` is its exit code."""
 
     def __init__(self, why: str, *, code: int | None = None, missing: str = "") -> None:
         super().__init__(why)
-        self.why = why
         self.code = code  # None: it raised, or was ended after the limit
         self.missing = missing  # the package that cannot be imported
 
@@ -56,7 +55,7 @@ def missing_devices(devices: Sequence[str]) -> dict[str, str]:
 
 
 def _without_torch(error: NoAnswer) -> str:
-    return NO_TORCH if error.missing == "torch" else f"torch cannot be used here: {error.why}"
+    return NO_TORCH if error.missing == "torch" else f"torch cannot be used here: {error}"
 
 
 def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
@@ -69,7 +68,7 @@ def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] 
     except NoAnswer as error:
         raise UsageError(
             f"--only: the model library of suite {suite} cannot be used here, so {', '.join(patterns)} "
-            f"cannot be looked up ({error.why}); install it (make bench does), or choose from --list"
+            f"cannot be looked up ({error}); install it (make bench does), or choose from --list"
         ) from None
     names = answer["names"].items()
     return {str(name): matches if isinstance(matches, str) else tuple(matches) for name, matches in names}
@@ -87,7 +86,7 @@ def listed_cases(
     try:
         answer = _ask("harness.probes.suite", [json.dumps(question)], limit_s=limit_s)
     except NoAnswer as error:
-        raise UsageError(f"--suites: {suite} cannot be listed: {error.why}; {needs}") from None
+        raise UsageError(f"--suites: {suite} cannot be listed: {error}; {needs}") from None
     if "wrong" in answer:
         raise UsageError(f"--suites: {suite} cannot be listed: {reason(answer['wrong'])}; {needs}")
     return tuple(from_json(Case, case) for case in answer["cases"])
@@ -115,7 +114,7 @@ def usable_compilers(
     except NoAnswer as error:
         theirs = " and ".join(dict.fromkeys((*(own or {}).values(), *files)))
         if theirs and not error.missing:
-            raise UsageError(f"--compilers: {theirs} cannot be loaded: {error.why}") from None
+            raise UsageError(f"--compilers: {theirs} cannot be loaded: {error}") from None
         raise UsageError(f"--compilers: {_without_torch(error)}") from None
     return {
         str(name): Usable(what=str(entry["what"]), why_not=entry["why"], modes=tuple(entry["modes"]))
@@ -164,7 +163,7 @@ def _ask(
     limit_s: float = LIMIT_S,
 ) -> Any:
     """The answer of ``python -m module``. Raises ``NoAnswer``."""
-    command = [*worker_command(*([python] if python else []))[:-1], module, *arguments]
+    command = [python or sys.executable, "-u", "-m", module, *arguments]
     return _answer(*printed_by(command, worker_environment(None), limit_s))
 
 

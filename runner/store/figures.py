@@ -31,10 +31,6 @@ class Figures:
     limit: float | None
     outcome: str
 
-    @property
-    def _rank(self) -> tuple[bool, float]:
-        return self.outcome == "fail", (self.candidate or 0.0) / (self.limit or math.inf)
-
 
 def figures_file(candidate: str) -> str:
     return f"parity-{file_name(candidate)}.csv"
@@ -53,11 +49,15 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
         worst: dict[str, Figures] = {}
         for one in tensors:
             kept = worst.setdefault(one.tensor, one)
-            worst[one.tensor] = max(kept, one, key=lambda figures: figures._rank)  # noqa: SLF001 - its own
+            worst[one.tensor] = max(kept, one, key=_rank)
         kinds = {kind: place for place, kind in enumerate(ORDER)}
         shown = sorted(worst.values(), key=lambda one: kinds.get(one.tensor.split(".", 1)[0], len(ORDER)))
         found[record.job.key, record.candidate] = tuple(shown)
     return found
+
+
+def _rank(figures: Figures) -> tuple[bool, float]:
+    return figures.outcome == "fail", (figures.candidate or 0.0) / (figures.limit or math.inf)
 
 
 def _figures(row: dict[str, str]) -> Figures:
