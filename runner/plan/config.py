@@ -29,6 +29,7 @@ from harness.settings import (
     Given,
     Group,
     Kind,
+    Row,
     Spelled,
     by_flag,
     choice,
@@ -48,7 +49,7 @@ from runner.plan.environments.spec import (
     spelled_environments,
 )
 from runner.plan.partition import Partition
-from runner.plan.settings import listed, value_of
+from runner.plan.settings import read_row
 from runner.plan.sweep import AXIS, Axis
 
 LONGEST_TAG = 80
@@ -139,11 +140,7 @@ DTYPE_FLAGS = (
 
 def _suites(given: Given, default: Any) -> Any:
     """Own models first, then suites. The default suite counts only if neither was given."""
-    models = [value_of(MODEL.shown, MODEL.kind, text) for text in given.get(MODEL.key, ())]
-    suites = [
-        value_of(SUITES.shown, SUITES.kind, text) for text in listed(SUITES.shown, given.get(SUITES.key, ()))
-    ]
-    return tuple(dict.fromkeys([*models, *suites])) or default
+    return read_row(Row(flags=(MODEL, SUITES), many=True), given, default)
 
 
 def _spelled_suites(suites: tuple[str, ...]) -> Spelled:
