@@ -78,4 +78,4 @@ def keep(flag: str, new: Sequence[Calibration], path: Path) -> None:
     conditions = [one.conditions for one in new]
     others = [one for one in read_calibrations(path) if one.conditions not in conditions]
     content = json.dumps(to_json((*others, *new)), indent=1).encode()
-    write_asked(flag, path, content, make_folder=True)
+    write_asked(flag, path, content)

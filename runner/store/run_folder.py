@@ -292,11 +292,10 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.replace(path)
 
 
-def write_asked(flag: str, path: Path, content: bytes, *, make_folder: bool = False) -> None:
+def write_asked(flag: str, path: Path, content: bytes) -> None:
     """``write_whole`` for a file that the user asked for. ``UsageError`` if it cannot be written."""
     try:
-        if make_folder:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
     except OSError as error:
         raise UsageError(f"{flag}: {path} cannot be written ({error.strerror})") from None

@@ -106,7 +106,7 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
             sys.stdout.write(content)
             continue
         path = request.output_dir / f"changes.{name}"
-        write_asked("--output-dir", path, content.encode(errors="backslashreplace"), make_folder=True)
+        write_asked("--output-dir", path, content.encode(errors="backslashreplace"))
         say(console, str(path))
     failed = [result for result in results if result.cases]
     for result in failed if "console" not in request.formats else ():  # always print the cause of exit code 1
