@@ -20,7 +20,7 @@ from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table, grid_of, text_for
-from runner.reports.parts.pairs import compile_tables, short_pair_tables
+from runner.reports.parts.pairs import short_pair_tables
 from runner.reports.parts.sections import (
     Section,
     compiler_name,
@@ -29,8 +29,7 @@ from runner.reports.parts.sections import (
     sections,
     top_models,
 )
-from runner.reports.parts.shapes import shape_tables
-from runner.reports.parts.start_up import start_up_tables
+from runner.reports.parts.start_up import process_tables
 from runner.reports.parts.table import NOT_CHECKED, coarse_note, narrow_table
 
 if TYPE_CHECKING:
@@ -63,15 +62,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     for part in sections(summary):
         writer.blank()
         writer.section(part)
-    writer.tables(
-        (
-            *curve_tables(summary),
-            *compile_tables(summary),
-            *start_up_tables(summary),
-            *shape_tables(summary),
-            *short_pair_tables(summary),
-        )
-    )
+    writer.tables((*curve_tables(summary), *process_tables(summary), *short_pair_tables(summary)))
     writer.explanations(summary.comparisons)
     if summary.warnings:
         writer.blank()

@@ -33,10 +33,9 @@ from runner.reports.pages.templates import source, template
 from runner.reports.parts.averages import averages, averages_note, averages_tables
 from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
-from runner.reports.parts.pairs import compile_tables, pair_tables
+from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import environment_line, protocol_line
-from runner.reports.parts.shapes import shape_tables
-from runner.reports.parts.start_up import start_up_tables
+from runner.reports.parts.start_up import process_tables
 from runner.reports.parts.table import coarse_note
 
 FORMATS = ("html",)
@@ -125,12 +124,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "curve_pictures": [base64.b64encode(data).decode() for data in svgs(summary)],
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
-        "pairs": (
-            *compile_tables(summary),
-            *start_up_tables(summary),
-            *shape_tables(summary),
-            *pair_tables(summary),
-        ),
+        "pairs": (*process_tables(summary), *pair_tables(summary)),
         "facts": [
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],

@@ -19,7 +19,7 @@ from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.reports.parts.curves import curve_plot, curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
-from runner.reports.parts.pairs import compile_tables, pair_tables
+from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import (
     Section,
     compiler_name,
@@ -29,8 +29,7 @@ from runner.reports.parts.sections import (
     protocol_line,
     sections,
 )
-from runner.reports.parts.shapes import shape_tables
-from runner.reports.parts.start_up import start_up_tables
+from runner.reports.parts.start_up import process_tables
 from runner.reports.parts.table import coarse_note, section_table
 
 FORMATS = ("md",)
@@ -106,12 +105,7 @@ def _curves(summary: Summary) -> Iterator[MarkdownBlock]:
 
 
 def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in (
-        *compile_tables(summary),
-        *start_up_tables(summary),
-        *shape_tables(summary),
-        *pair_tables(summary),
-    ):
+    for table in (*process_tables(summary), *pair_tables(summary)):
         yield folded(escape(table.title), table_block(table))
 
 
