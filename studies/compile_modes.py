@@ -14,7 +14,7 @@ from harness.schema import Record
 from harness.settings import choice
 from harness.timing.first_calls import FIRST_CALLS
 from runner.analysis.comparison import Comparison
-from runner.analysis.digits import seconds_text, significant, speedup_text
+from runner.analysis.digits import estimate_text, seconds_text, significant
 from runner.analysis.estimate import Estimate
 from runner.cli.actions import chosen, measure
 from runner.cli.exit_codes import FAILURES, OK
@@ -252,7 +252,7 @@ def _run_time(former: Comparison, latter: Comparison) -> Judged:
     change = between(former, latter)
     if change is None:
         return "not both were timed", OPEN
-    text = f"{speedup_text(change.factor, change.low, change.high)} as fast as {mode_of(former.record)}"
+    text = f"{estimate_text(change)} as fast as {mode_of(former.record)}"
     return text, OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.protocol import Protocol
-from runner.analysis.digits import MISSING, speedup_text
+from runner.analysis.digits import MISSING, estimate_text
 from studies.expectations import (
     FAILS,
     HOLDS,
@@ -123,7 +123,7 @@ def _time_cell(row: VariantTimes) -> str:
 def _step_cell(row: VariantTimes) -> str:
     if f"{row.precision} {row.mode}" == REFERENCE:
         return "1"
-    return speedup_text(row.steps.speedup, row.steps.ci_low, row.steps.ci_high) if row.steps else MISSING
+    return estimate_text(row.steps)
 
 
 def _side_by_side(found: Results) -> list[str]:
@@ -203,8 +203,8 @@ def conclusions(results: Results) -> list[Expectation]:
 
 def _compared(claim: str, results: Results, slow: str, fast: str) -> Iterator[Expectation]:
     steps = paired(results.chunks, slow, fast)
-    low, high = (steps.ci_low, steps.ci_high) if steps else (None, None)
-    text = speedup_text(steps.speedup, low, high) if steps else UNTIMED
+    low, high = (steps.low, steps.high) if steps else (None, None)
+    text = estimate_text(steps) if steps else UNTIMED
     yield Expectation(title="steps", expected=claim, found=text, holds=_holds(low, high, 1 + STEP_NOISE))
     times = [results.rows[name].wall_s for name in (slow, fast)]
     factor = times[0] / times[1] if times[0] and times[1] else None

@@ -57,7 +57,7 @@ def _of_models(mean: Geomean, row: Average, least: int = 2) -> str:
     return f"{speedup_text(mean.value, mean.low, mean.high)}, {mean.models}/{row[1].total}"
 
 
-def _these_models(mean: Geomean, least: int = 2) -> str:
+def these_models_text(mean: Geomean, least: int = 2) -> str:
     """With the interval for these models."""
     return speedup_text(mean.value, mean.these_low, mean.these_high) if mean.models >= least else MISSING
 
@@ -73,7 +73,7 @@ def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:
         heading = metric.average.heading if metric.average else ""
         yield TextColumn(f"{heading}\nmean, n", partial(_mean, metric))
     yield TextColumn("break-even steps, median of all\npay, median of these; never", _break_even)
-    yield TextColumn("speedup, these models\n[95 % interval]", lambda row: _these_models(row[1].mean))
+    yield TextColumn("speedup, these models\n[95 % interval]", lambda row: these_models_text(row[1].mean))
     if any(group.common.models != group.mean.models for group in summary.groups if group.mean.models):
         header = "speedup, models that all compilers passed\n[95 % interval], n"
         yield TextColumn(header, lambda row: _of_models(row[1].common, row))
@@ -81,7 +81,7 @@ def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:
         header = "speedup, malloc as the system has it\n[95 % interval], n"
         yield TextColumn(header, lambda row: _of_models(row[1].system, row, least=0))
         header = "the allocator's factor, these models\n[95 % interval]"
-        yield TextColumn(header, lambda row: _these_models(row[1].allocator, least=0))
+        yield TextColumn(header, lambda row: these_models_text(row[1].allocator, least=0))
 
 
 def _passrate(row: Average) -> str:

@@ -8,9 +8,10 @@ from functools import partial
 from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
-from runner.analysis.digits import interval_text, number_text, p_text, seconds_text, speedup_text
+from runner.analysis.digits import estimate_text, interval_text, number_text, p_text, seconds_text
 from runner.analysis.estimate import MOST_NAMED, Verdict
 from runner.labels import case_name, plain, suite_labels
+from runner.reports.parts.averages import mean_text, these_models_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name, conditions, conditions_of
 
@@ -40,10 +41,8 @@ def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
     cells: tuple[TextColumn[CompilerRatio], ...] = (
         TextColumn("models", lambda r: conditions(labels[r.suite], r.mode, r.dtype, r.device)),
         TextColumn("ratio of", lambda r: _named(r.first, r.second)),
-        TextColumn("for models like these", lambda r: speedup_text(r.mean.value, r.mean.low, r.mean.high)),
-        TextColumn(
-            "for these models", lambda r: speedup_text(r.mean.value, r.mean.these_low, r.mean.these_high)
-        ),
+        TextColumn("for models like these", lambda r: mean_text(r.mean)),
+        TextColumn("for these models", lambda r: these_models_text(r.mean)),
         TextColumn("n", lambda r: str(r.mean.models), number=True),
     )
     title = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
@@ -56,9 +55,7 @@ def _by_model(summary: Summary) -> Table:
         TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
         TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),
         TextColumn("ratio of", lambda pair: _named(pair.first.compiler, pair.second.compiler)),
-        TextColumn(
-            "speedup [95 % interval]", lambda pair: speedup_text(pair.speedup, pair.ci_low, pair.ci_high)
-        ),
+        TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.estimate)),
         TextColumn("p", lambda pair: optional(pair.p_value, p_text), number=True),
         TextColumn("q", lambda pair: optional(pair.q_value, p_text), number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
@@ -123,7 +120,7 @@ def _compile_pairs(summary: Summary) -> Table:
     cells: tuple[TextColumn[CompilePair], ...] = (
         TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
         TextColumn("ratio of", _compared),
-        TextColumn("speedup [95 % interval]", _compile_ratio),
+        TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.ratio)),
         TextColumn("p", lambda pair: p_text(pair.ratio.p_value), number=True),
         TextColumn("q", lambda pair: optional(pair.q_value, p_text), number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
@@ -138,10 +135,6 @@ def _needed(pair: CompilePair) -> str:
     if pair.verdict is not Verdict.INCONCLUSIVE:
         return ""
     return f"about {pair.needed}" if pair.needed else f"over {MOST_NAMED}"
-
-
-def _compile_ratio(pair: CompilePair) -> str:
-    return speedup_text(pair.ratio.factor, pair.ratio.low, pair.ratio.high)
 
 
 def _compared(pair: CompilePair) -> str:

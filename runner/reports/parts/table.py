@@ -60,10 +60,6 @@ def verdict_or_status(comparison: Comparison) -> str:
     return verdict_text(comparison) if status.passed else status.value
 
 
-def break_even_cell(comparison: Comparison) -> str:
-    return optional(comparison.break_even, break_even_text)
-
-
 def processes_cell(comparison: Comparison) -> str:
     """Standard deviation of the speedup between processes, and the number of processes."""
     estimate = comparison.estimate
@@ -201,7 +197,8 @@ FIXED: tuple[SectionColumn, ...] = (
     _text("parity", "parity", parity_cell),
     _text("worst", "worst error\n(eager, noisy eager)", worst_cell),
     TextColumn(
-        *("break-even\nsteps", break_even_cell),
+        "break-even\nsteps",
+        lambda c: optional(c.break_even, break_even_text),
         number=True,
         key="break_even",
         value=lambda c: c.break_even.steps if c.break_even else None,
