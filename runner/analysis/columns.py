@@ -78,17 +78,13 @@ def _part(comparison: object, path: str) -> Scalar:
     return value  # type: ignore[return-value]  # a test looks at every column
 
 
-def _in_environment(place: int) -> Callable[[Comparison], str | None]:
-    """The compiler (0) or the environment (1) of a candidate like ``inductor@new``."""
-
-    def part(comparison: Comparison) -> str | None:
-        job, candidate = comparison.record.job, comparison.record.candidate
-        if not job.environments:
-            return (candidate, None)[place]
-        compiler, environment = split_candidate(job, candidate)
-        return (compiler, environment.name)[place]
-
-    return part
+def _parts(comparison: Comparison) -> tuple[str, str | None]:
+    """The compiler and the environment of a candidate like ``inductor@new``."""
+    job, candidate = comparison.record.job, comparison.record.candidate
+    if not job.environments:
+        return candidate, None
+    compiler, environment = split_candidate(job, candidate)
+    return compiler, environment.name
 
 
 def _failure(comparison: Comparison) -> str | None:
@@ -113,8 +109,8 @@ def _inputs(comparison: Comparison) -> str | None:
 
 COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
     {
-        "compiler": _in_environment(0),
-        "environment": _in_environment(1),
+        "compiler": lambda c: _parts(c)[0],
+        "environment": lambda c: _parts(c)[1],
         "model": lambda c: case_name(c.record.job.case),
         "batch_size": lambda c: ran_batch(c.record),
         "n": lambda c: c.n or None,
