@@ -50,7 +50,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         **_page(summary),
         script=script,
         script_digests=[_digest(script), _digest(library)],
-        rows=_embedded_json(table_data(summary)),
+        rows=table_data(summary),
         panels=[_packed(_json(chunk)) for chunk in panel_chunks(summary)],
         chunk=CHUNK,
         library=packed,
@@ -64,14 +64,6 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _embedded_json(value: object) -> str:
-    """JSON in ASCII that can neither end its HTML element nor start another element."""
-    text = _json(value)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 @cache

@@ -30,6 +30,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals["source"] = source
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment
 
 
