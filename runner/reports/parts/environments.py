@@ -9,7 +9,7 @@ from runner.analysis.digits import MISSING, estimate_text, ms_text, p_text
 from runner.labels import case_name, plain, suite_labels
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
-from runner.reports.parts.sections import conditions, conditions_of
+from runner.reports.parts.sections import conditions, conditions_of, verdict_text
 
 RESULTS = {True: "same", False: "DIFFERENT", None: MISSING}
 NOTE = (
@@ -60,13 +60,6 @@ def _by_model(summary: Summary) -> Iterator[Table]:
         yield table_of(title, rows, CELLS, droppable, group=lambda row: row.record.job.key)
 
 
-def _verdict(row: AcrossEnvironments) -> str:
-    """The verdict, in brackets if the speedup does not count."""
-    if row.verdict is None:
-        return MISSING
-    return row.verdict.value if row.counts else f"({row.verdict.value})"
-
-
 CELLS: tuple[TextColumn[AcrossEnvironments], ...] = (
     TextColumn("model", lambda row: case_name(row.record.job.case), once=True),
     TextColumn("environment", lambda row: row.environment),
@@ -76,7 +69,7 @@ CELLS: tuple[TextColumn[AcrossEnvironments], ...] = (
     TextColumn("speedup", lambda row: estimate_text(row.estimate)),
     TextColumn("p", lambda row: optional(row.p_value, p_text), number=True),
     TextColumn("q", lambda row: optional(row.q_value, p_text), number=True),
-    TextColumn("verdict", _verdict),
+    TextColumn("verdict", lambda row: verdict_text(row, counts=row.counts)),
     TextColumn("results", lambda row: RESULTS[row.same_results]),
     TextColumn("n", lambda row: f"{row.n:,}" if row.n else MISSING, number=True),
 )

@@ -10,8 +10,8 @@ from itertools import groupby
 from harness.devices import PLATFORMS
 from harness.loading.own_model import suite_of
 from harness.schema import Protocol, Record, Scalar
-from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Summary
-from runner.analysis.digits import share_text
+from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Judged, Summary
+from runner.analysis.digits import MISSING, share_text
 from runner.labels import file_part, merged_facts, plain, suite_labels
 
 
@@ -73,6 +73,13 @@ def conditions_of(record: Record, labels: Mapping[str, str]) -> str:
     """``labels``: of suites."""
     job, case = record.job, record.job.case
     return conditions(labels[case.suite], case.mode.value, job.dtype, job.device)
+
+
+def verdict_text(judged: Judged, *, counts: bool) -> str:
+    """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
+    if judged.verdict is None:
+        return MISSING
+    return judged.verdict.value if counts else f"({judged.verdict.value})"
 
 
 def compilers(summary: Summary) -> tuple[str, ...]:

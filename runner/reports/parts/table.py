@@ -25,7 +25,7 @@ from runner.analysis.digits import (
 from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, case_name, ran_batch, ran_case
 from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, optional, table_of
-from runner.reports.parts.sections import Section, compiler_name
+from runner.reports.parts.sections import Section, compiler_name, verdict_text
 
 NOT_CHECKED = "not checked"
 SectionColumn = TextColumn[Comparison]
@@ -46,18 +46,10 @@ def batch_cell(comparison: Comparison) -> str:
     return MISSING if unknown else batch_text(ran_case(record))
 
 
-def verdict_text(comparison: Comparison) -> str:
-    """The verdict; in brackets if parity failed, because the speedup then does not count."""
-    if comparison.verdict is None:
-        return MISSING
-    word = comparison.verdict.value
-    return word if comparison.record.status.passed else f"({word})"
-
-
 def verdict_or_status(comparison: Comparison) -> str:
     """The verdict, or the status if the record did not pass: for tables without a column for parity."""
     status = comparison.record.status
-    return verdict_text(comparison) if status.passed else status.value
+    return verdict_text(comparison, counts=True) if status.passed else status.value
 
 
 def processes_cell(comparison: Comparison) -> str:
@@ -192,7 +184,7 @@ FIXED: tuple[SectionColumn, ...] = (
     ),
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
-    _text("verdict", "verdict", verdict_text),
+    _text("verdict", "verdict", lambda c: verdict_text(c, counts=c.passed)),
     _text("open", "open\nbecause", lambda c: c.open.reason.value if c.open else MISSING),
     _text("parity", "parity", parity_cell),
     _text("worst", "worst error\n(eager, noisy eager)", worst_cell),
