@@ -19,8 +19,7 @@ from runner.analysis.environments import across_environments, averages_across, i
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.noise import steadiness
-from runner.analysis.start_up.forms import start_forms
-from runner.analysis.start_up.streams import shape_forms
+from runner.analysis.start_up.forms import shape_forms, start_forms
 from runner.analysis.statistics import false_discovery
 from runner.analysis.sweep.curves import curves
 from runner.analysis.verdicts.averages import geomean, wilson

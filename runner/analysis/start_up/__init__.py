@@ -1,1 +1,1 @@
-"""The start-up race: when each form of a candidate overtakes eager."""
+"""The start-up race, and the streams of changing shapes."""

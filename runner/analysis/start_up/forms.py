@@ -1,34 +1,44 @@
-"""The start-up race (``--start-up``): when each form of a candidate has done its steps, and overtakes eager.
+"""The forms of a candidate in fresh processes, each beside eager that began in the same round.
 
-Every race has its own eager, which began in the same round. The steps count from the built model.
+The start-up race (``--start-up``): when each form has done its steps, and overtakes eager. The steps count
+from the built model. The streams of ``--shapes``: how long each strategy takes for all calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
+from harness.declared import finite
 from harness.schema import EAGER_START, Compilation
 from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, ShapeForm, StartForm
 from runner.analysis.estimate import BreakEven, PairedEstimate
 from runner.analysis.verdicts.compiling import break_even, typical_of
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
+FIRST = 10  # calls of a stream
 
 Form = TypeVar("Form", StartForm, ShapeForm)
 
+Members = Mapping[int, Compilation]
+"""Round -> the process whose steps are timed."""
 Races = Mapping[int, tuple[float, ...]]
 """Round -> seconds from the beginning to the end of each step."""
 
 
 def start_forms(comparisons: Sequence[Comparison]) -> tuple[StartForm, ...]:
     """The forms of each candidate, in the order in which they were raced. Candidates share eager's race."""
-    return sharing_eager([form for comparison in comparisons for form in _forms(comparison)])
+    return _sharing_eager([form for comparison in comparisons for form in _raced(comparison)])
 
 
-def sharing_eager(forms: Sequence[Form]) -> tuple[Form, ...]:
+def shape_forms(comparisons: Sequence[Comparison]) -> tuple[ShapeForm, ...]:
+    """Each strategy of each candidate. Candidates of a job share eager's streams."""
+    return _sharing_eager([form for comparison in comparisons for form in _streamed(comparison)])
+
+
+def _sharing_eager(forms: Sequence[Form]) -> tuple[Form, ...]:
     """Eager once for all candidates of a job and environment."""
     eagers = {_race(form): form for form in reversed(forms) if form.start == EAGER_START}
     return tuple(form for form in forms if form.start != EAGER_START or form is eagers[_race(form)])
@@ -38,8 +48,8 @@ def _race(form: StartForm | ShapeForm) -> tuple[str, str]:
     return form.comparison.record.job.key, form.comparison.record.env
 
 
-def by_start(comparison: Comparison, *, streams: bool) -> dict[str, dict[int, Compilation]]:
-    """Start -> round -> the process whose steps are timed; ``streams``: of ``--shapes``, else of a race."""
+def _by_start(comparison: Comparison, *, streams: bool) -> dict[str, dict[int, Compilation]]:
+    """Start -> its processes; ``streams``: of ``--shapes``, else of a race."""
     members: dict[str, dict[int, Compilation]] = {}
     for one in comparison.record.compilations:
         if one.first_calls_s and (one.stream is not None) == streams:
@@ -47,18 +57,21 @@ def by_start(comparison: Comparison, *, streams: bool) -> dict[str, dict[int, Co
     return members
 
 
-def _forms(comparison: Comparison) -> list[StartForm]:
-    races = by_start(comparison, streams=False)
-    ends = {start: _ends(members) for start, members in races.items()}
-    eager = ends.get(EAGER_START, {})
-    return [_form(comparison, start, [*races[start].values()], ends[start], eager) for start in races]
-
-
-def _ends(members: Mapping[int, Compilation]) -> dict[int, tuple[float, ...]]:
+def _ends(members: Members) -> dict[int, tuple[float, ...]]:
     return {number: tuple(accumulate(one.first_calls_s)) for number, one in members.items()}
 
 
-def _form(
+# -- races ---------------------------------------------------------------------------
+
+
+def _raced(comparison: Comparison) -> list[StartForm]:
+    races = _by_start(comparison, streams=False)
+    ends = {start: _ends(members) for start, members in races.items()}
+    eager = ends.get(EAGER_START, {})
+    return [_start_form(comparison, start, [*races[start].values()], ends[start], eager) for start in races]
+
+
+def _start_form(
     comparison: Comparison, start: str, members: Sequence[Compilation], ends: Races, eager: Races
 ) -> StartForm:
     least = min(map(len, ends.values()))
@@ -133,3 +146,41 @@ def crossing(form: Sequence[float], eager: Sequence[float]) -> int | None:
 def beyond_steps(ends: Sequence[float]) -> float:
     """Seconds that the first steps take beyond as many settled ones: what the start costs."""
     return ends[-1] - len(ends) * settled_s(ends)
+
+
+# -- streams of changing shapes ------------------------------------------------------
+
+
+def _streamed(comparison: Comparison) -> list[ShapeForm]:
+    streams = _by_start(comparison, streams=True)
+    eager = streams.get(EAGER_START, {})
+    return [_shape_form(comparison, strategy, members, eager) for strategy, members in streams.items()]
+
+
+def _shape_form(comparison: Comparison, strategy: str, members: Members, eager: Members) -> ShapeForm:
+    each = [(one, one.stream) for one in members.values() if one.stream is not None]
+    own, theirs = ({n: sum(one.first_calls_s) for n, one in side.items()} for side in (members, eager))
+    ratios = [theirs[n] / own[n] for n in own if n in theirs]
+    is_eager = strategy == EAGER_START
+    ends, eager_ends = _ends(members), _ends(eager)
+    crossed = [crossing(one, eager_ends[n]) for n, one in ends.items() if n in eager_ends]
+    known = [step for step in crossed if step is not None]
+    wrong = next((one for one, _ in each if one.failure), each[0][0])
+    eagers = [len(stream.eager) for _, stream in each if stream.eager is not None]
+    seconds = [value for one, _ in each if (value := finite(one.metrics.get("compile_dynamo_s"))) is not None]
+    return ShapeForm(
+        comparison=comparison,
+        start=strategy,
+        n=len(members),
+        calls=len(each[0][1].sizes),
+        total=typical_of([*own.values()]),
+        speedup=None if is_eager or not ratios else typical_of(ratios),
+        recompiles=None if is_eager else median(max(0, len(s.compiled) - 1) for _, s in each),
+        eager_calls=median(eagers) if eagers and not is_eager else None,
+        compile_s=fmean(seconds) if seconds and not is_eager else None,
+        first_s=fmean(sum(one.first_calls_s[:FIRST]) for one, _ in each),
+        settled_ms=1e3 * fmean(fmean(one.first_calls_s[len(one.first_calls_s) // 2 :]) for one, _ in each),
+        overtakes=None if is_eager or len(known) < len(crossed) or not known else median(known),
+        status=wrong.status,
+        failure=wrong.failure,
+    )
