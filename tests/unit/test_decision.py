@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy import special
 
+from benchmarks.calibration import autoregressive
 from harness.schema import Protocol
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.statistics import mean_of_logs, paired_speedup
@@ -29,7 +30,7 @@ def of(logs: Floats, between: Between = TAU, rounds: tuple[int, ...] = ()) -> Pa
     return judged(np.exp(logs), np.ones(logs.size), rounds, between)
 
 
-def told(found: PairedEstimate) -> Verdict | None:
+def told(found: Estimate) -> Verdict | None:
     return verdict(found, found.p_value, LIMITS)
 
 
@@ -82,16 +83,10 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
 # -- dependence ----------------------------------------------------------------------------------
 
 
-def autoregressive(rng: Generator, r: float, n: int, sigma: float = 0.05) -> Floats:
-    noise = rng.normal(0, sigma, n)
-    for i in range(1, n):
-        noise[i] = r * noise[i - 1] + math.sqrt(1 - r * r) * noise[i]
-    return noise
-
-
 def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
     rng = np.random.default_rng(4)
-    found = [widening(autoregressive(rng, 0.5, 400)) for _ in range(50)]
+    noise = autoregressive(0.5, 0.05)
+    found = [widening(noise(rng, 400)) for _ in range(50)]
     assert np.mean(found) == pytest.approx(math.sqrt(1.5 / 0.5), rel=0.1)
     independent = [widening(rng.normal(0, 1, 40)) for _ in range(400)]
     assert np.mean(np.array(independent) > 1) <= 0.08  # one in twenty by chance
@@ -244,10 +239,6 @@ DEFAULT = Protocol()
 Pairs = dict[str, tuple[list[float], list[float]]]
 
 
-def half_width(baseline: list[float], candidate: list[float]) -> float:
-    return known(paired_speedup(baseline, candidate).half_width)
-
-
 def wobbling(n: int, spread: float) -> Pairs:
     """n pairs whose log-ratios alternate round 0 by ``spread``, none equal to another."""
     return {"x": ([1 + spread * (-1) ** i * (1 + i / 100) for i in range(n)], [1.0] * n)}
@@ -292,7 +283,7 @@ def far(n: int, spread: float, ratio: float) -> Pairs:
 
 def test_stops_when_no_round_could_change_the_verdict() -> None:
     wide = 0.05
-    assert half_width(*far(20, wide, 1.0)["x"]) > 0.02
+    assert known(paired_speedup(*far(20, wide, 1.0)["x"]).half_width) > 0.02
     assert decide(DEFAULT, far(20, wide, 1.0), 1.0).rounds > 0
     assert decide(DEFAULT, far(20, wide, 1.5), 1.0).reason == "clear verdict"
     assert decide(DEFAULT, far(20, wide, 0.6), 1.0).reason == "clear verdict"
@@ -300,7 +291,7 @@ def test_stops_when_no_round_could_change_the_verdict() -> None:
 
 
 def test_but_an_interval_is_never_left_very_wide() -> None:
-    assert half_width(*far(20, 0.3, 9.0)["x"]) > 0.1
+    assert known(paired_speedup(*far(20, 0.3, 9.0)["x"]).half_width) > 0.1
     assert decide(DEFAULT, far(20, 0.3, 9.0), 1.0).rounds > 0
 
 
@@ -327,7 +318,7 @@ WITHIN = 0.03  # standard deviation of a round's log-ratio
 def one_run(rng: np.random.Generator, truth: float, tau: float) -> PairedEstimate:
     """A run's speedup as the program estimates it: one process, ROUNDS rounds."""
     logs = rng.normal(truth + rng.normal(0, tau), WITHIN, ROUNDS)
-    return judged(np.exp(logs), np.ones(ROUNDS), between=Between(assumed_sd=ASSUMED))
+    return of(logs, Between(assumed_sd=ASSUMED))
 
 
 def change(first: PairedEstimate, second: PairedEstimate) -> Estimate:
@@ -348,7 +339,7 @@ def test_intervals_hold_the_truth_if_processes_vary_as_the_records_say(
 
 def test_the_variation_of_several_processes_is_in_their_interval() -> None:
     logs = np.random.default_rng(7).normal(0.3, WITHIN, 3 * ROUNDS)
-    several = judged(np.exp(logs), np.ones(3 * ROUNDS), (ROUNDS,) * 3, Between(assumed_sd=ASSUMED))
+    several = of(logs, Between(assumed_sd=ASSUMED), (ROUNDS,) * 3)
     assert change(several, several).error == pytest.approx(math.sqrt(2) * known(several.error))
     alone = one_run(np.random.default_rng(7), 0.3, 0.0)
     assert change(alone, alone).error == pytest.approx(math.sqrt(2) * math.hypot(known(alone.error), ASSUMED))
@@ -366,24 +357,15 @@ def test_the_variation_of_several_processes_is_in_their_interval() -> None:
 def test_an_open_change_says_what_reaches_across_the_threshold(
     by: float, noise: float, tau: float, reason: Reason | None
 ) -> None:
-    limits, rng = Limits(threshold=0.02, alpha=0.05), np.random.default_rng(1)
-    centered = rng.normal(0, noise, ROUNDS)
+    centered = np.random.default_rng(1).normal(0, noise, ROUNDS)
     logs = centered - np.median(centered)
-    first, second = (
-        judged(np.exp(logs + log), np.ones(ROUNDS), between=Between(assumed_sd=tau)) for log in (0.0, by)
-    )
+    first, second = (of(logs + log, Between(assumed_sd=tau)) for log in (0.0, by))
     moved = change(first, second)
-    word = verdict(moved, moved.p_value, limits)
-    assert why_open(moved, (first, second), word, limits) is reason
-
-
-def chances(values: Sequence[float]) -> float:
-    found = known(mean_of_logs(values))
-    return found.p_value
+    assert why_open(moved, (first, second), told(moved), LIMITS) is reason
 
 
 def test_the_mean_of_logs_over_models() -> None:
     assert mean_of_logs([0.1]) is None
-    assert chances([0.1, 0.11, 0.09, 0.1]) < 0.001
-    assert chances([0.1, -0.11, 0.09, -0.1]) > 0.5
-    assert chances([0.0, 0.0]) == 1.0
+    assert known(mean_of_logs([0.1, 0.11, 0.09, 0.1])).p_value < 0.001
+    assert known(mean_of_logs([0.1, -0.11, 0.09, -0.1])).p_value > 0.5
+    assert known(mean_of_logs([0.0, 0.0])).p_value == 1.0

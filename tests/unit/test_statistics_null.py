@@ -123,14 +123,6 @@ def test_the_paired_estimate_spreads_less_than_the_ratio_of_medians() -> None:
     assert paired < medians
 
 
-@pytest.mark.parametrize("sd", [0.03])
-@pytest.mark.slow
-def test_stopping_when_precise_keeps_the_coverage(sd: float) -> None:
-    covered, rounds = stopped_coverage(sd, 500)
-    assert 0.925 <= covered <= 0.98
-    assert 10 <= rounds < 100
-
-
 def test_stopping_at_a_clear_verdict_keeps_the_coverage() -> None:
     covered, _ = stopped_coverage(0.03, 200, 1.2, most=20)
     assert covered >= 0.91  # 95 % less nearly three standard errors
@@ -169,8 +161,9 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
 @pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.02, 0.03, 0.04, 0.05, 0.08])
 def test_stopping_when_precise_keeps_the_coverage_closely(sd: float) -> None:
-    covered, _ = stopped_coverage(sd, 3000)
+    covered, rounds = stopped_coverage(sd, 3000)
     assert 0.93 <= covered <= 0.97
+    assert 10 <= rounds < 100 or sd > 0.03
 
 
 def stopped_coverage(sd: float, repetitions: int, truth: float = 1.0, most: int = 100) -> tuple[float, float]:
