@@ -19,16 +19,16 @@ def cell(record: Record) -> str:
 def test_a_pass_has_its_resolution_beside_it() -> None:
     passed = make_record(make_job())
     assert cell(passed) == "pass"  # an older record
-    fine = replace(known(passed.parity), resolution_median=0.001, resolution_largest=0.0523)
-    assert cell(replace(passed, parity=fine)) == "pass, to 5.2 %"
+    fine = {"resolution_median": 0.001, "resolution_largest": 0.0523}
+    assert cell(judged(passed, **fine)) == "pass, to 5.2 %"
     failed = make_record(make_job(), status=Status.FAIL_ACCURACY)
-    assert cell(replace(failed, parity=fine)) == "fail_accuracy"
+    assert cell(judged(failed, **fine)) == "fail_accuracy"
     assert cell(replace(failed, parity=None)) == "fail_accuracy"
 
 
 def judged(record: Record, **numbers: Any) -> Record:
-    """With a check by the rule ``noise``."""
-    return replace(record, parity=replace(known(record.parity), rule="noise", **numbers))
+    """With this in its parity."""
+    return replace(record, parity=replace(known(record.parity), **numbers))
 
 
 def test_a_pass_says_how_fine_it_was_for_outputs_and_gradients() -> None:
@@ -61,13 +61,10 @@ def test_a_coarse_pass_is_marked_and_explained() -> None:
 def test_a_failure_by_noise_names_the_first_tensor_and_how_many_come_after_it() -> None:
     record = judged(make_record(make_job(), status=Status.FAIL_ACCURACY), found_by="call 4")
     worst = replace(known(known(record.parity).worst), failure="off by 5 %; eager: 1 %; noisy eager: 2 %")
-    assert (
-        finding([judged(record, worst=worst)], "")
-        .cases[0]
-        .endswith(
-            "grad.layer.weight: off by 5 %; eager: 1 %; noisy eager: 2 % (call 4); "
-            "it is the first of 2 that fail, of 10 tensors"
-        )
+    (case,) = finding([judged(record, worst=worst)], "").cases
+    assert case.endswith(
+        "grad.layer.weight: off by 5 %; eager: 1 %; noisy eager: 2 % (call 4); "
+        "it is the first of 2 that fail, of 10 tensors"
     )
 
 
@@ -114,9 +111,8 @@ def test_an_approximate_candidate_shows_its_error_and_enters_no_number_of_the_gr
 
 
 def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do() -> None:
-    record = make_record(make_job("noise"))
     why = "3 of 10 tensors are rounding noise: zeros would pass"
-    record = replace(record, status=Status.CANNOT_JUDGE, parity=replace(known(record.parity), unjudged=why))
+    record = replace(judged(make_record(make_job("noise")), unjudged=why), status=Status.CANNOT_JUDGE)
     summary = summarize([record, make_record(make_job("exact"))])
     (group,) = summary.groups
     assert (group.total, group.passed, group.mean.models) == (2, 1, 1)
@@ -128,8 +124,8 @@ def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do(
 
 def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> None:
     record = make_record(make_job(), status=Status.FAIL_ACCURACY)
-    parity = replace(known(record.parity), found_by="step 2 in a row", lower_precision="TF32 or float16")
-    case = finding([replace(record, parity=parity)], "Parity failures").cases[0]
+    record = judged(record, found_by="step 2 in a row", lower_precision="TF32 or float16")
+    case = finding([record], "Parity failures").cases[0]
     assert "(step 2 in a row)" in case
     assert "as large as in TF32 or float16, a lower precision than asked" in case
 
@@ -143,18 +139,13 @@ def test_a_localized_failure_names_stage_submodule_and_script() -> None:
         module_class="GELU",
         repro="cases/wrong/repro-inductor.py",
     )
-    localized = replace(record, parity=replace(known(record.parity), where=found))
+    localized = judged(record, where=found)
     assert cell(localized) == "fail_accuracy, decompositions of blocks.0.act"
-    assert (
-        finding([localized], "Parity failures")
-        .cases[0]
-        .endswith(
-            "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
-            "run cases/wrong/repro-inductor.py"
-        )
+    (case,) = finding([localized], "Parity failures").cases
+    assert case.endswith(
+        "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
+        "run cases/wrong/repro-inductor.py"
     )
-    nowhere = replace(
-        record, parity=replace(known(record.parity), where=Where(stage="", note="it passes now"))
-    )
+    nowhere = judged(record, where=Where(stage="", note="it passes now"))
     assert cell(nowhere) == "fail_accuracy"
     assert finding([nowhere], "Parity failures").cases[0].endswith("not localized: it passes now")
