@@ -9,17 +9,11 @@ import pytest
 from runner.store.record_file import read_records
 from studies.compile_modes import EXPECTATIONS, PARTS
 from tests.cli.command import ROOT
+from tests.command_line import ran
 
 
 def studies(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "studies", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return ran(sys.executable, "-m", "studies", *words, cwd=ROOT, timeout=600)
 
 
 @pytest.mark.long
