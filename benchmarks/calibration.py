@@ -147,7 +147,7 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
     while cell.processes == 0 and more_processes(
         PROTOCOL,
-        judged(*columns(done), counts(done), Between(assumed_sd=assumed)),
+        judged(*columns(done), Between(assumed_sd=assumed)),
         calibrated=cell.calibrated,
     ):
         done.append(one_process(rng, cell, tau, assumed))
@@ -157,17 +157,14 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
 def calibrated_tau(rng: Generator, cell: Cell) -> float:
     """Of five models in four processes, 20 rounds each."""
     runs = ([rng.normal(0, cell.tau_of(m)) + cell.noise(rng, 20) for _ in range(4)] for m in range(5))
-    spreads = [spread for parts in runs if (spread := spread_of(*columns(parts), counts(parts)))]
+    spreads = [spread for parts in runs if (spread := spread_of(*columns(parts)))]
     return tau_of(*cell.assumed, spreads).sd
 
 
-def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats]:
+def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats, tuple[int, ...]]:
+    """The times of both sides, and the number of rounds of each process."""
     whole = np.concatenate(parts)
-    return np.exp(whole), np.ones(whole.size)
-
-
-def counts(parts: Sequence[Floats]) -> tuple[int, ...]:
-    return tuple(part.size for part in parts) if len(parts) > 1 else ()
+    return np.exp(whole), np.ones(whole.size), tuple(part.size for part in parts)
 
 
 def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
@@ -178,13 +175,13 @@ def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
         assumed = calibrated_tau(rng, cell) if cell.calibrated else assumed_tau(*cell.assumed).sd
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
         between = shared(run, assumed)
-        measurements += [(judged(*columns(parts), counts(parts), between), len(parts)) for parts in run]
+        measurements += [(judged(*columns(parts), between), len(parts)) for parts in run]
     return measurements
 
 
 def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     """What the models of a run tell about each other, as ``runner.analysis.verdicts.family`` does."""
-    spreads = [spread for parts in run if (spread := spread_of(*columns(parts), counts(parts))) is not None]
+    spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
     if not spreads:
         return Between(assumed_sd=assumed)
     explained = float(np.mean([spread[2] for spread in spreads]))
