@@ -24,6 +24,7 @@ from runner.reports.parts.pairs import short_pair_tables
 from runner.reports.parts.sections import (
     Section,
     compiler_name,
+    compilers,
     environment_line,
     protocol_line,
     sections,
@@ -145,7 +146,7 @@ class _Writer:
 
 def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
     counted = [c for c in part.comparisons if c.record.status.counted]
-    counts = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in part.compilers)
+    counts = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in compilers(part))
     checked = any(c.record.job.protocol.accuracy for c in counted)
     passed = "passed" if checked else "parity not checked; ran"
     yield "; ".join(
@@ -153,7 +154,7 @@ def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
     )
     if "torch" in part.environment:  # a worker that could not load the model tells nothing
         yield environment_line(part.environment)
-    if CONTROL in part.compilers:
+    if CONTROL in compilers(part):
         yield f"{compiler_name(CONTROL)} compares eager with itself: its speedup should be 1.00x."
     if any(c.verdict is not None and not c.record.status.passed for c in part.comparisons):
         how = "its verdict is in brackets" if "parity" in table.header else "its status replaces the verdict"

@@ -16,7 +16,7 @@ from harness.declared import COMPILATION
 from runner.analysis.columns import KEY, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
 from runner.analysis.comparison import Comparison, Summary
 from runner.labels import file_part, plain
-from runner.reports.parts.sections import Section, sections
+from runner.reports.parts.sections import Section, compilers, sections
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ RENAMED = {"speedup": "speedup_paired"}  # PyTorch's header means another number
 def render(summary: Summary) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {}
     for section in sections(summary):
-        for compiler in section.compilers:
+        for compiler in compilers(section):
             comparisons = [c for c in section.comparisons if c.compiler == compiler]
             timed = [c for c in comparisons if c.record.job.protocol.performance]
             checked = [c for c in comparisons if c.record.job.protocol.accuracy]

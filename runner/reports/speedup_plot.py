@@ -158,7 +158,7 @@ def _draw_panel(
     ax.set_xlabel(
         f"speedup over eager (log scale); shaded: noise threshold \N{PLUS-MINUS SIGN}{share_text(threshold)}"
     )
-    names = [(compiler_name(c), {"linewidth": 1.3, "ms": 4.5, **of_compiler[c]}) for c in panel.compilers]
+    names = [(compiler_name(c), {"linewidth": 1.3, "ms": 4.5, **of_compiler[c]}) for c in compilers(panel)]
     legend(ax, [*names, HOLLOW])
 
 

@@ -31,10 +31,6 @@ class Section:
         return plain(conditions(self.suite, self.mode, self.dtype, self.device))
 
     @property
-    def compilers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(c.compiler for c in self.comparisons))
-
-    @property
     def environment(self) -> dict[str, Scalar]:
         return merged_facts(c.record for c in self.comparisons)
 
@@ -82,9 +78,9 @@ def verdict_text(judged: Judged, *, counts: bool) -> str:
     return judged.verdict.value if counts else f"({judged.verdict.value})"
 
 
-def compilers(summary: Summary) -> tuple[str, ...]:
-    """Every candidate of the run, in plan order, including skipped candidates."""
-    return tuple(dict.fromkeys(comparison.compiler for comparison in summary.comparisons))
+def compilers(part: Summary | Section) -> tuple[str, ...]:
+    """Every candidate of the run or section, in plan order, including skipped candidates."""
+    return tuple(dict.fromkeys(comparison.compiler for comparison in part.comparisons))
 
 
 def compiler_name(compiler: str) -> str:
