@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 EVERYTHING = "report.html and summary.json have all of them"
 CUT = "\n\n(cut)\n"  # the end of a document of which even the titles are too long
@@ -34,13 +35,7 @@ class MarkdownBlock:
 
         ``everything`` names the files that have all rows.
         """
-        room = max(room, self.least)
-        shown = 0
-        for row in self.rows:
-            room -= _bytes(row)
-            if room < 0:
-                break
-            shown += 1
+        shown = bisect_right([*accumulate(map(_bytes, self.rows))], max(room, self.least))
         left = len(self.rows) + self.more - shown
         body = "\n".join((*self.head, *self.rows[:shown], *self.foot)) if shown or not left else ""
         what = "row" if left == 1 else "rows"
