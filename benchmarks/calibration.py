@@ -36,9 +36,9 @@ from benchmarks.common import new_parser  # noqa: E402 - the project need not be
 from harness.protocol import AUTO  # noqa: E402
 from harness.schema import Protocol  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.verdicts.between import assumed_tau, pooled  # noqa: E402
+from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
 from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
-from runner.analysis.verdicts.decision import Between, judged, spread_of, verdict  # noqa: E402
+from runner.analysis.verdicts.decision import Between, judged, pool_of, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
 
 Floats = NDArray[np.float64]
@@ -182,10 +182,7 @@ def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
 def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     """What the models of a run tell about each other, as ``runner.analysis.verdicts.family`` does."""
     spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
-    if not spreads:
-        return Between(assumed_sd=assumed)
-    explained = float(np.mean([spread[2] for spread in spreads]))
-    return Between(assumed_sd=assumed, pool=pooled([s[:2] for s in spreads], assumed**2 + explained))
+    return Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
 
 
 def told(estimate: PairedEstimate) -> Verdict | None:

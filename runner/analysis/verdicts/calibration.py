@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from harness.schema import Record
 from runner.analysis.verdicts.between import kind_of, tau_mode
-from runner.analysis.verdicts.decision import spread_of
+from runner.analysis.verdicts.decision import Spread, spread_of
 from runner.store.calibrations import Calibration, Tau, conditions_of
 
 ONE_SIDED = 0.8
@@ -23,9 +23,6 @@ NOISIEST = 0.01
 In more noise, tau would be found as 0 or as several percent by chance."""
 TINY = 1e-18  # of a variance
 LARGEST = 10.0  # of tau
-
-Spread = tuple[float, int, float]
-"""Of one model and candidate: as ``decision.spread_of`` gives it."""
 
 
 def calibrated(records: Sequence[Record]) -> tuple[Calibration, ...]:

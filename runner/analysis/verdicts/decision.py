@@ -131,7 +131,7 @@ def _of_several(
     count = len(alone)
     centers = np.array([process.log for process in alone])
     spread = float(centers.std(ddof=1))
-    pool = between.pool or pooled([(spread, count)], between.assumed_sd**2 + _within(alone))
+    pool = between.pool or pool_of([(spread, count, _within(alone))], between.assumed_sd)
     variance, df = moderated(spread, count, pool)
     mean, steady = student(float(centers.mean()), [(variance / count, df)]), steadiness(logs)
     widths = [process.rounds_half for process in alone if process.rounds_half is not None]
@@ -164,13 +164,12 @@ def difference(first: PairedEstimate | None, second: PairedEstimate | None) -> E
     return student(second.log - first.log, parts)
 
 
-def spread_of(
-    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]
-) -> tuple[float, int, float] | None:
-    """(standard deviation between processes, their number, variance that their rounds explain).
+Spread = tuple[float, int, float]
+"""Standard deviation between processes, their number, variance that their rounds explain."""
 
-    None for fewer than two processes, and for samples that cannot be used.
-    """
+
+def spread_of(baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]) -> Spread | None:
+    """None for fewer than two processes, and for samples that cannot be used."""
     if len(rounds_by_process) < 2:
         return None
     try:
@@ -179,6 +178,12 @@ def spread_of(
         return None
     centers = np.array([process.log for process in alone])
     return float(centers.std(ddof=1)), len(alone), _within(alone)
+
+
+def pool_of(spreads: Sequence[Spread], assumed_sd: float) -> Pool:
+    """What models with these spreads say together, beside what is assumed."""
+    explained = sum(variance for _, _, variance in spreads) / len(spreads)
+    return pooled([(spread, count) for spread, count, _ in spreads], assumed_sd**2 + explained)
 
 
 def _within(alone: Sequence[PairedEstimate]) -> float:

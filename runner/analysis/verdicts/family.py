@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from harness.schema import Job, Record
 from runner.analysis.estimate import PairedEstimate
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed, assumed_tau, pooled
-from runner.analysis.verdicts.decision import Between, judged_or_none, spread_of
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed, assumed_tau
+from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.store.calibrations import Calibration
 
@@ -17,7 +17,7 @@ Group = tuple[str, str, str, str]
 
 def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
     """One estimate for each record; None without samples, and for samples that cannot be used."""
-    spreads: dict[Group, list[tuple[float, int, float]]] = {}
+    spreads: dict[Group, list[Spread]] = {}
     for record in records:
         samples = record.samples
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
@@ -26,15 +26,12 @@ def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
     return [_estimate(record, spreads.get(_group(record), ())) for record in records]
 
 
-def _estimate(record: Record, spreads: Sequence[tuple[float, int, float]]) -> PairedEstimate | None:
-    """``spreads``: those of the record's group, as ``spread_of`` gives them."""
-    samples, assumed, pool = record.samples, assumed_of(record), None
+def _estimate(record: Record, spreads: Sequence[Spread]) -> PairedEstimate | None:
+    """``spreads``: those of the record's group."""
+    samples, assumed = record.samples, assumed_of(record)
     if samples is None:
         return None
-    if spreads:
-        explained = sum(variance for _, _, variance in spreads) / len(spreads)
-        pool = pooled([(spread, count) for spread, count, _ in spreads], assumed**2 + explained)
-    between = Between(assumed_sd=assumed, pool=pool)
+    between = Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
     return judged_or_none(samples.baseline_s, samples.candidate_s, samples.rounds_by_process, between)
 
 
