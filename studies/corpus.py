@@ -21,7 +21,7 @@ URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshake
 TRAINING_SHARE = 0.9
 SIZES = {"characters": 1_115_394, "distinct": 65, "held_out": 111_540}  # of the text with this checksum
 DOWNLOAD_S = 20.0
-SYNTHETIC = "synthetic"
+SYNTHETIC_LENGTH = 20_000
 WORDS = (
     *("the", "and", "you", "that", "king", "my", "lord", "with", "what", "this"),
     *("not", "have", "for", "his", "her", "from", "shall", "thou", "good", "now"),
@@ -99,10 +99,10 @@ def _download() -> bytes:
     return content
 
 
-def synthetic(characters: int = 20_000) -> Corpus:
+def synthetic() -> Corpus:
     """Words in a fixed random order, for ``--quick`` and tests, whose numbers have no meaning."""
     source = random.Random(0)
     text = ""
-    while len(text) < characters:
+    while len(text) < SYNTHETIC_LENGTH:
         text += source.choice(WORDS) + source.choice("    ,.\n")
-    return Corpus(name=SYNTHETIC, text=text[:characters])
+    return Corpus(name="synthetic", text=text[:SYNTHETIC_LENGTH])

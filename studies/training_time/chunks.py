@@ -22,10 +22,6 @@ class Chunk:
     steps: int
     evaluate: bool
 
-    @property
-    def last(self) -> int:
-        return self.first + self.steps - 1
-
 
 class Learner(Protocol):
     """One variant in training, with its own model, optimizer and position in the data."""

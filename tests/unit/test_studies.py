@@ -91,6 +91,7 @@ def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list
         ]
         for chunk in plan_chunks(steps, 5, 5):
             for variant, offsets in values.items():
+                last = chunk.first + chunk.steps - 1
                 cost = 0.5 if "compile" in variant else 1.0
                 compilation_s = 6.0 if chunk.first == 0 and "compile" in variant else 0.0
                 done = {
@@ -101,7 +102,7 @@ def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list
                     "steps": chunk.steps,
                     "losses": [2.0] * chunk.steps,
                     "seconds": cost * chunk.steps + compilation_s,
-                    "valid": 3.0 - chunk.last / 50 + offsets[seed] if chunk.evaluate else None,
+                    "valid": 3.0 - last / 50 + offsets[seed] if chunk.evaluate else None,
                 }
                 lines.append(done)
         lines += [
