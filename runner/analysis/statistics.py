@@ -30,11 +30,12 @@ from runner.analysis.estimate import Estimate, PairedEstimate
 
 Floats = NDArray[np.float64]
 Column = Sequence[float] | NDArray[np.floating[Any]]
+CONFIDENCE = 0.95
 EQUIVALENCE = 0.90  # confidence of the interval for *same*: two one-sided tests at 5 %
 EXACT_UP_TO = 60  # rounds; above, the normal approximation of the rank sum is accurate to 3 digits
 
 
-def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float = 0.95) -> PairedEstimate:
+def paired_speedup(baseline_s: Column, candidate_s: Column) -> PairedEstimate:
     """Compares two columns of times, round by round.
 
     Raises ``ValueError`` if a column is empty, if the lengths differ, or if a
@@ -51,7 +52,7 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
         raise ValueError("times must be positive and finite")
     differences = np.log(baseline / candidate)
     averages = walsh_averages(differences)
-    rank, rank_90 = (interval_rank(differences.size, share) for share in (confidence, EQUIVALENCE))
+    rank, rank_90 = (interval_rank(differences.size, share) for share in (CONFIDENCE, EQUIVALENCE))
     interval = (float(averages[rank - 1]), float(averages[-rank])) if rank else None
     half = (interval[1] - interval[0]) / 2 if interval else None
     baseline_median, candidate_median = middle(np.sort(baseline)), middle(np.sort(candidate))
@@ -61,7 +62,7 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
         interval=interval,
         interval_90=(float(averages[rank_90 - 1]), float(averages[-rank_90])) if rank_90 else None,
         p_value=signed_rank_p(differences),
-        error=_error(differences, half, confidence),
+        error=_error(differences, half),
         df=differences.size - 1.0,
         rounds_half=half,
         speedup_of_medians=baseline_median / candidate_median,
@@ -70,11 +71,11 @@ def paired_speedup(baseline_s: Column, candidate_s: Column, *, confidence: float
     )
 
 
-def _error(differences: Floats, half: float | None, confidence: float) -> float | None:
+def _error(differences: Floats, half: float | None) -> float | None:
     """The standard error, from the interval where there is one; None for a single round."""
     n = differences.size
     if half is not None:
-        return half / float(special.stdtrit(n - 1, (1 + confidence) / 2))
+        return half / float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
     return float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from runner.analysis.estimate import Estimate, Geomean, exp
-from runner.analysis.statistics import mean_of_logs
+from runner.analysis.statistics import CONFIDENCE, mean_of_logs
 
 
 def geomean(estimates: Sequence[Estimate]) -> Geomean:
@@ -28,11 +28,11 @@ def geomean(estimates: Sequence[Estimate]) -> Geomean:
     return replace(mean, these_low=value * exp(-half), these_high=value * exp(half))
 
 
-def wilson(passed: int, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(passed: int, total: int) -> tuple[float, float]:
     """The interval of a pass rate (Wilson 1927). Raises ``ValueError`` without a record."""
     if total < 1:
         raise ValueError("a pass rate needs a record")
-    z, share = float(special.ndtri((1 + confidence) / 2)), passed / total
+    z, share = float(special.ndtri((1 + CONFIDENCE) / 2)), passed / total
     center = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
     return max(0.0, center - half), min(1.0, center + half)

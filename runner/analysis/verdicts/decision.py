@@ -76,10 +76,7 @@ def each_process(
 
 
 def judged_or_none(
-    baseline_s: Column,
-    candidate_s: Column,
-    rounds_by_process: Sequence[int] = (),
-    between: Between = NOTHING,
+    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int], between: Between
 ) -> PairedEstimate | None:
     """As ``judged``, but None for samples that cannot be used."""
     try:
@@ -214,7 +211,7 @@ def verdict(estimate: Estimate | None, q_value: float | None, limits: Limits) ->
     return Verdict.UNSTEADY if estimate.unsteady else Verdict.INCONCLUSIVE
 
 
-def stands(estimate: PairedEstimate, limits: Limits, *, stretch: float = 1.0) -> bool:
+def stands(estimate: PairedEstimate, limits: Limits, *, stretch: float) -> bool:
     """Whether the verdict is closed, and still would be with an interval ``stretch`` times as wide.
 
     Of one process, the rounds' own interval is stretched, and the assumed variation between processes is
