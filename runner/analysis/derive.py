@@ -18,7 +18,6 @@ from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, 
 from runner.analysis.environments import across_environments, averages_across, is_eager_of
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
-from runner.analysis.noise import steadiness
 from runner.analysis.start_up.forms import shape_forms, start_forms
 from runner.analysis.statistics import false_discovery
 from runner.analysis.sweep.curves import curves
@@ -37,7 +36,7 @@ from runner.analysis.verdicts.family import estimates_of
 from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
 from runner.analysis.verdicts.reasons import judgment
-from runner.analysis.work import Peaks, derived_of, peaks_of
+from runner.analysis.work import Peaks, derived_of, peaks_of, steadiness
 from runner.labels import compiler_label, device_labels, merged_facts
 
 

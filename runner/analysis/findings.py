@@ -15,7 +15,6 @@ from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, share_text, with_unit
 from runner.analysis.environments import is_eager_of
 from runner.analysis.estimate import Limits, Verdict
-from runner.analysis.noise import is_crowded
 from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.compiling import (
     LATENCY,
@@ -47,6 +46,8 @@ MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 # A disturbance of the rounds gets a warning above these limits.
 MOST_STOLEN = 0.01  # share of all CPU time; 1 % of stolen time can fall into a single round
 MOST_THROTTLED = 0.01
+MOST_SWITCHES_PER_S = 100.0
+LEAST_CV = 0.1  # if times vary less, the context switches did no harm
 LEAST_WIDENING = 1.3
 LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one
 CLOCK_SPREAD = 0.05
@@ -259,6 +260,12 @@ def _share_of_faults(comparison: Comparison) -> float:
     eager, candidate = (_number(comparison, f"{side}_minor_faults") for side in ("baseline", "candidate"))
     step_ms = comparison.baseline_ms
     return abs(eager - candidate) * MINOR_FAULT_S / (step_ms / 1000) if step_ms else 0.0
+
+
+def is_crowded(comparison: Comparison) -> bool:
+    """Whether other work used the CPUs: involuntary context switches, and eager's times vary."""
+    switches, cv = (_number(comparison, name) for name in ("involuntary_switches_per_s", "baseline_cv"))
+    return switches > MOST_SWITCHES_PER_S and cv > LEAST_CV
 
 
 def _reasons(comparison: Comparison) -> str:
