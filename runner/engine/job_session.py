@@ -26,12 +26,11 @@ from harness.schema import (
     Where,
 )
 from harness.timing.measure import placement
-from runner.analysis.measuring_ended import STOPPED
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds
-from runner.engine.stopping import Decision, decide
+from runner.engine.stopping import STOPPED, Decision, decide
 from runner.engine.worker_session import (
     Batch,
     CallFailed,

@@ -20,15 +20,6 @@ from dataclasses import dataclass, replace
 
 from harness.schema import Protocol
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
-from runner.analysis.measuring_ended import (
-    CLEAR,
-    CLEAR_VERDICT,
-    FIXED_COUNT,
-    MOST_ROUNDS,
-    NEEDS_PROCESSES,
-    OUT_OF_TIME,
-    PRECISE,
-)
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.decision import (
     HALF,
@@ -48,8 +39,18 @@ Pairs = Mapping[str, Columns]
 
 SMALLEST_BATCH = 5  # rounds; the interval must be sufficient without this many last rounds, too
 LARGEST_BATCH = 20
+CLEAR = 3.0  # a verdict is clear if it still holds with the interval widened so many times
 CLOSED = 1.5  # a closed verdict's margin, because the interval is tested after every batch
 WIDEST = 5.0  # times --ci-width: the widest interval with which a clear verdict ends a job
+
+# why measuring ended, as records keep it in ``rounds_ended``
+FIXED_COUNT = "fixed count"
+PRECISE = "precise"
+CLEAR_VERDICT = "clear verdict"
+MOST_ROUNDS = "most rounds"
+OUT_OF_TIME = "out of time"
+STOPPED = "stopped"
+NEEDS_PROCESSES = "needs processes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
