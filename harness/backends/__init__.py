@@ -50,10 +50,10 @@ def with_ranks(name: str) -> bool:
 class Backend:
     """A compiler, as its module or another place describes it."""
 
-    what: str
+    what: str  # the first line of its docstring
     compile: Callable[..., Compiled]
     why_unavailable: Callable[[str], str | None]
-    modes: tuple[str, ...]
+    modes: tuple[str, ...]  # (): all
     settings: tuple[str, ...]
     packages: bool
 
@@ -77,8 +77,7 @@ def load_backend(name: str, source: str = "", package: Path | None = None) -> Co
     registered with ``torch.compile``. ``LookupError`` for any other name, ``ValueError`` for a setting.
     ``package``: the file that a compiler which makes packages keeps, or loads.
     """
-    compiler, settings = parts_of(name)
-    backend = _backend(compiler, source)
+    backend, settings = backend_of(name, source), parts_of(name)[1]
     packed = package is not None and backend.packages
     compile_it = partial(backend.compile, package=package) if packed else backend.compile
     if not settings:
@@ -87,24 +86,19 @@ def load_backend(name: str, source: str = "", package: Path | None = None) -> Co
     return with_settings(compile_it, settings, backend.settings)
 
 
-def modes_of(name: str, source: str = "") -> tuple[str, ...]:
-    """The modes that the compiler supports; () for all. Raises ``LookupError`` as above."""
-    return _backend(parts_of(name)[0], source).modes
-
-
 def why_unavailable(name: str, device_type: str, source: str = "") -> str | None:
     """Why the compiler cannot be used here; None if it can. Raises ``LookupError`` as above."""
-    backend = _backend(parts_of(name)[0], source)
+    backend = backend_of(name, source)
     return why_no_own_setting(name, source) or backend.why_unavailable(device_type) or None
 
 
 def why_no_own_setting(name: str, source: str = "") -> str | None:
     """Why the compiler rejects a setting in brackets; None without such settings, and if it takes all."""
-    compiler, settings = parts_of(name)
+    settings = parts_of(name)[1]
     if not settings:
         return None
     try:
-        _settings().own_settings(settings, _backend(compiler, source).settings)
+        _settings().own_settings(settings, backend_of(name, source).settings)
     except ValueError as error:
         return f"{name}: {error}"
     return None
@@ -119,11 +113,6 @@ def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def describe(name: str, source: str = "") -> str:
-    """The first line of the compiler's docstring. Raises ``LookupError`` as above."""
-    return _backend(parts_of(name)[0], source).what
 
 
 def own_backend(name: str, function: str | Callable[..., Any]) -> Compile:
@@ -141,7 +130,9 @@ def registered() -> tuple[str, ...]:
     return names
 
 
-def _backend(name: str, source: str) -> Backend:
+def backend_of(candidate: str, source: str = "") -> Backend:
+    """The candidate's compiler. Raises ``LookupError`` as above."""
+    name = parts_of(candidate)[0]
     if source:
         return Backend.of(*_shared("own").compiler(name, source))
     if name in _presets():

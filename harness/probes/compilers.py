@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from harness.backends import backend_names, describe, modes_of, why_unavailable
+from harness.backends import backend_names, backend_of, why_unavailable
 from harness.failures import words_of
 from harness.probes.answering import answer
 
@@ -22,11 +22,9 @@ from harness.probes.answering import answer
 def probe(name: str, device_type: str, source: str = "") -> dict[str, str | list[str] | None]:
     """The entry of one compiler. An exception becomes its ``why``: the compiler cannot be used."""
     try:
-        return {
-            "what": describe(name, source),
-            "why": why_unavailable(name, device_type, source),
-            "modes": list(modes_of(name, source)),
-        }
+        compiler = backend_of(name, source)
+        why = why_unavailable(name, device_type, source)
+        return {"what": compiler.what, "why": why, "modes": list(compiler.modes)}
     except Exception as error:  # the import of a package may raise anything
         return {"what": "", "why": words_of(error) or type(error).__name__, "modes": []}
 

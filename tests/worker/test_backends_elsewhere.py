@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from harness.backends import load_backend, modes_of, why_unavailable
+from harness.backends import backend_of, load_backend, why_unavailable
 from harness.backends.shared.captured import FlatModule, Shape
 from harness.parity.rule import Judgment, judge
 from harness.schema import CompilerOptions, Mode
@@ -113,7 +113,7 @@ def test_sizes_may_be_left_open(name: str, option: str) -> None:
 )
 def test_training_is_refused(name: str) -> None:
     needs(name)
-    assert modes_of(name) == ("inference",)
+    assert backend_of(name).modes == ("inference",)
     with pytest.raises(ValueError, match=f"{name} compiles inference only"):
         load_backend(name)(trial("mlp").variant().program)
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.backends import backend_names, describe, load_backend, modes_of, why_unavailable
+from harness.backends import backend_names, backend_of, load_backend, why_unavailable
 from harness.backends.inductor_regional import regions_of
 from harness.backends.shared.around import around
 from harness.backends.shared.inductor import all_settings, packs_weights
@@ -284,14 +284,14 @@ def test_any_name_that_torch_knows_is_a_compiler() -> None:
     run(asked, compiled.forward)
     assert compiled.compiler_calls() == 1
     assert "aot_eager_default_partitioner" not in backend_names()
-    assert "registered with torch.compile" in describe("aot_eager_default_partitioner")
+    assert "registered with torch.compile" in backend_of("aot_eager_default_partitioner").what
     assert why_unavailable("aot_eager_default_partitioner", "cpu") is None
 
 
 @pytest.mark.parametrize("name", backend_names())
 def test_every_compiler_has_a_line_of_its_own_and_known_modes(name: str) -> None:
-    assert describe(name).endswith(".")
-    assert set(modes_of(name)) <= {mode.value for mode in Mode}
+    assert backend_of(name).what.endswith(".")
+    assert set(backend_of(name).modes) <= {mode.value for mode in Mode}
 
 
 def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
