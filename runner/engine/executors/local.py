@@ -28,7 +28,7 @@ from runner.engine.executors import (
     Work,
     grouped,
 )
-from runner.engine.executors.ahead import FreeMemory, available_bytes, jobs_ahead
+from runner.engine.executors.ahead import FreeMemory, jobs_ahead
 from runner.engine.gate import DeviceGate, Seat, sessions
 from runner.engine.launch import Workers, measure_in_turns
 from runner.engine.worker_start import HostPool, forking_works
@@ -196,7 +196,7 @@ class LocalExecutor:
 
     A CPU worker would disturb the times of a GPU worker, so these never run together.
     ``ahead``: how many jobs of a device prepare side by side; None: as many as suit the machine and the jobs.
-    ``measure`` and ``available`` replace the workers and the machine's free memory in tests.
+    ``measure`` replaces the workers in tests.
     """
 
     def __init__(
@@ -206,20 +206,18 @@ class LocalExecutor:
         measure: JobRecords | None = None,
         fork: bool = True,
         ahead: int | None = 1,
-        available: Callable[[], int] = available_bytes,
         calibrations: tuple[Calibration, ...] = (),
     ) -> None:
         self._reproduce = reproduce
         self._measure = measure
         self._fork = fork
         self._ahead = ahead
-        self._available = available
         self._calibrations = calibrations
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         ahead = self._ahead
         if ahead is None:
-            ahead = jobs_ahead([item.job for item in work], memory_bytes=self._available())
+            ahead = jobs_ahead([item.job for item in work])
         side_by_side = max((len(grouped(together, str)) for together in grouped(work, type_of)), default=1)
         with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
             pool = hosts if self._fork and forking_works() else None
@@ -253,7 +251,7 @@ class LocalExecutor:
                 usable_cpus(),
                 max(item.job.protocol.threads or 1 for item in together),
             )
-            memory = FreeMemory(together[0].job.protocol.max_memory_bytes, self._available)
+            memory = FreeMemory(together[0].job.protocol.max_memory_bytes)
             lanes = Lanes(self._measure or measure, stop, ahead=ahead, room=memory.suffices)
             yield from lanes.run(grouped(together, str))
 
