@@ -73,7 +73,13 @@ class DeviceGate:
 
     def enter(self, seat: Seat, state: State) -> None:
         with self._changed:
-            self._enter(seat, state)
+            seat.state = state
+            if state is State.PREPARES:
+                together = [other for other in self._seats if other.state is State.PREPARES]
+                for other in together:
+                    other.beside = max(other.beside, len(together) - 1)
+            self._settle()
+            self._changed.notify_all()
 
     def leave(self, seat: Seat) -> None:
         with self._changed:
@@ -85,12 +91,12 @@ class DeviceGate:
         """Waits for the state ``then``; returns the seconds."""
         began = self._clock()
         with self._changed:
-            self._enter(seat, wanted)
+            self.enter(seat, wanted)
             while not self._may_go_on(seat):
                 self._changed.wait(CHECK_S)
                 self._check()
                 self._settle()  # the free memory changes without notice
-            self._enter(seat, then)
+            self.enter(seat, then)
         return self._clock() - began
 
     def others_are_open(self, seat: Seat) -> bool:
@@ -98,15 +104,6 @@ class DeviceGate:
             return self._open_beside(seat) > 0
 
     # -- decisions, with the lock held ---------------------------------------------------------
-
-    def _enter(self, seat: Seat, state: State) -> None:
-        seat.state = state
-        if state is State.PREPARES:
-            together = [other for other in self._seats if other.state is State.PREPARES]
-            for other in together:
-                other.beside = max(other.beside, len(together) - 1)
-        self._settle()
-        self._changed.notify_all()
 
     def _settle(self) -> None:
         """Begins or ends the time in which prepared jobs are timed."""

@@ -145,14 +145,14 @@ def test_several_jobs_prepare_at_once_and_know_it() -> None:
 def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the jobs in the order in which they began to prepare."""
     numbers: list[int] = []
-    enter = DeviceGate._enter
+    enter = DeviceGate.enter
 
     def noting(gate: DeviceGate, seat: Seat, state: State) -> None:
         if state is State.PREPARES:
             numbers.append(seat.number)
         enter(gate, seat, state)
 
-    monkeypatch.setattr(DeviceGate, "_enter", noting)
+    monkeypatch.setattr(DeviceGate, "enter", noting)
     return numbers
 
 
