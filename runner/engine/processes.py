@@ -327,7 +327,8 @@ def _begun(
     size = bytes_of(needed) if races and needed is not None else None
 
     def record_of(what: str, *, accuracy: bool) -> Record | None:
-        caches = begins.caches if start in (COLD, WARM) else begins.caches.with_name(what)
+        beside = begins.caches.with_name(f"{begins.caches.name}-{what}-{start.replace(' ', '-')}")
+        caches = begins.caches if start in (COLD, WARM) else beside
         for path in (caches, begins.stored):
             path.mkdir(exist_ok=True)
         alone = _only(job, name, start if races else "", begins.stored, accuracy=accuracy)
@@ -335,28 +336,22 @@ def _begun(
             alone = replace(alone, options=replace(job.options, strategy=start))
         return next((r for r in run(alone, caches) if isinstance(r, Record)), None)
 
-    record = record_of(
-        f"{begins.caches.name}-of-{start.replace(' ', '-')}",
-        accuracy=bool(job.options.strategy) and job.protocol.accuracy,
-    )
+    record = record_of("of", accuracy=bool(job.options.strategy) and job.protocol.accuracy)
     if record is None:
         return None
     compilation = Compilation(
         start=start,
         round=number,
         metrics=record.metrics,
-        status=record.status,
-        failure="" if record.failure is None else f"{record.failure.kind}: {record.failure.message}",
         first_calls_s=record.first_calls_s if races else (),
         stored_bytes=size,
         stream=record.stream,
     )
-    if record.stream is not None:
-        return _with_parity(compilation, record)
+    compilation = _with_outcome(compilation, record)
     if size is None or number or compilation.failure or not job.protocol.accuracy:
         return compilation
-    checked = record_of(f"{begins.caches.name}-checking-{start.replace(' ', '-')}", accuracy=True)
-    return compilation if checked is None else _with_parity(compilation, checked)
+    checked = record_of("checking", accuracy=True)
+    return compilation if checked is None else _with_outcome(compilation, checked)
 
 
 def _streaming(job: Job) -> Job:
@@ -375,13 +370,14 @@ def _with_streams(record: Record) -> Record:
     return replace(record, status=Status.FAIL_ACCURACY, failure=failure, notes=(*record.notes, message))
 
 
-def _with_parity(compilation: Compilation, checked: Record) -> Compilation:
-    failure = checked.failure
-    worst = checked.parity.worst if checked.parity is not None else None
+def _with_outcome(compilation: Compilation, record: Record) -> Compilation:
+    """With the status of the process that this record is of, and why it failed."""
+    failure = record.failure
+    worst = record.parity.worst if record.parity is not None else None
     why = f"{failure.kind}: {failure.message}" if failure is not None else ""
-    if checked.status is Status.FAIL_ACCURACY and worst is not None:
+    if record.status is Status.FAIL_ACCURACY and worst is not None:
         why = f"{worst.name}: {worst.failure}"
-    return replace(compilation, status=checked.status, failure=why)
+    return replace(compilation, status=record.status, failure=why)
 
 
 def bytes_of(path: Path) -> int:
