@@ -23,6 +23,7 @@ from harness.tensors import (
     fresh_copy,
     in_channels_last,
     inner_tensors,
+    listed,
     map_tensors,
     module_in_channels_last,
     named_leaves,
@@ -35,7 +36,6 @@ from harness.timing.optimizer import Update, update_of
 from harness.workload import Workload
 
 NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # a cast of these to fp64 makes a copy
-SHOWN = 3  # names in a sentence
 
 Lap = Callable[[], None]
 """A drive calls it when prefill is done. It synchronizes the device and reads the clock."""
@@ -136,8 +136,7 @@ def _copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
 def _of_modes(others: tuple[str, ...], *, training: bool) -> tuple[str, ...]:
     if not others:
         return ()
-    named = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
-    return (f"left in {'eval' if training else 'training'} mode, as given: {named}",)
+    return (f"left in {'eval' if training else 'training'} mode, as given: {listed(others)}",)
 
 
 def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
