@@ -66,11 +66,6 @@ class Ended:
 Between = Callable[[str], bool]
 
 
-def metric_names() -> tuple[str, ...]:
-    files = (file for folder in __path__ for file in Path(folder).glob("*.py"))
-    return tuple(sorted(file.stem for file in files if not file.stem.startswith("_")))
-
-
 @contextmanager
 def observing(
     when: str,
@@ -191,7 +186,8 @@ def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
 
 
 def _all() -> Iterator[tuple[str, ModuleType]]:
-    for name in metric_names():
+    files = (file for folder in __path__ for file in Path(folder).glob("*.py"))
+    for name in sorted(file.stem for file in files if not file.stem.startswith("_")):
         module = None
         with _logged(name):  # a broken module loses only its own numbers
             module = importlib.import_module(f"{__name__}.{name}")
