@@ -35,16 +35,13 @@ class OwnModel:
     """A suite of one model, which the user's function returns."""
 
     def __init__(self, spec: str) -> None:
-        if not is_own_model(spec):
-            raise LookupError(f"{spec!r} is not written as package.module:function")
         self._spec = spec
-        self._module, _, self._function = spec.rpartition(":")
 
     def cases(self, setting: Setting) -> tuple[Case, ...]:
         """One case. Only the function knows its batch size, unless ``--batch-size`` is given."""
         case = Case(
             suite=self._spec,
-            name=self._function,
+            name=self._spec.rpartition(":")[2],
             mode=setting.mode,
             batch_size=None,
             published_batch_size=None,
@@ -56,5 +53,5 @@ class OwnModel:
         """Calls the function. ``LookupError`` or ``TypeError`` with a sentence on what is wrong with it."""
         # imported here, because planning uses this module without torch
         making = importlib.import_module("harness.loading.own_model_build")
-        workload: Workload = making.build(self._spec, self._module, self._function, case)
+        workload: Workload = making.build(self._spec, case)
         return workload

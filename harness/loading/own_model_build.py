@@ -22,10 +22,11 @@ from harness.tensors import named_tensors
 from harness.workload import Workload
 
 
-def build(spec: str, module: str, function: str, case: Case) -> Workload:
-    """The workload of ``function`` in ``module``. ``LookupError`` or ``TypeError`` with a sentence."""
+def build(spec: str, case: Case) -> Workload:
+    """The workload of ``module:function``. ``LookupError`` or ``TypeError`` with a sentence."""
     if case.config:
         raise LookupError(f"--model-config: {spec} has no configuration that can be changed")
+    module, _, function = spec.rpartition(":")
     make = _find(module, function)
     sizes = {"batch_size": case.batch_size, "sequence": case.sequence}
     given = {name: size for name, size in sizes.items() if size is not None}
