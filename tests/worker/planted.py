@@ -12,7 +12,6 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
-from harness.backends import load_backend
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
@@ -77,11 +76,6 @@ def refusing(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return call
-
-
-def backends(**planted: Backend) -> Callable[..., Backend]:
-    """To stand for ``load_backend``: the planted ones by name, the real ones otherwise."""
-    return lambda name, *rest: planted[name] if name in planted else load_backend(name, *rest)
 
 
 def silent(_: Activity) -> None:

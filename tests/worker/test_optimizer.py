@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +12,15 @@ from torch import nn
 from harness.failures import JobFailed
 from harness.program import Batch, Compiled, Program, forward_of
 from harness.protocol import OPTIMIZERS, SCHEDULERS, ZERO_GRADS
-from harness.schema import BASELINE, Case, CompilerOptions, Job, Mode, Protocol, Status
+from harness.schema import BASELINE, CompilerOptions, Protocol, Status
 from harness.timing.optimizer import CLASSES, Update
 from harness.timing.step import Variant
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.worker import planted
-from tests.worker.planted import backends, silent
-
-TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
+from tests.factories import known
+from tests.worker import planted, test_session
+from tests.worker.planted import Backend, failing
+from tests.worker.test_session import job
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -30,13 +29,12 @@ WHOLE = "aot_eager[whole_step=True]"
 dynamo_looks_at_grad = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 
 
-def opened(name: str, optimizer: str, dtype: str = "float32", **more: Any) -> Session:
-    case = Case(suite=TOYS, name=name, mode=Mode.TRAINING, batch_size=16, published_batch_size=16)
-    protocol = Protocol(min_sample_s=0.0, threads=1, optimizer=optimizer, **more)
-    job = Job(case=case, device="cpu", dtype=dtype, candidates=("eager",), protocol=protocol)
-    session = Session(job, silent)
-    session.open()
-    return session
+def opened(
+    name: str, optimizer: str, dtype: str = "float32", compiler: Backend | None = None, **more: Any
+) -> Session:
+    """``compiler``: of the candidate "planted"."""
+    compilers = {} if compiler is None else {"planted": compiler}
+    return test_session.opened(job(name, dtype=dtype, optimizer=optimizer, **more), **compilers)
 
 
 def weights_of(variant: Variant) -> dict[str, torch.Tensor]:
@@ -114,9 +112,8 @@ def test_every_sample_begins_with_the_same_weights_and_compilers_agree(name: str
     for candidate in ("eager", "aot_eager"):
         status, parity, _, _ = session.prepare(candidate)
         assert status is Status.PASS, parity
-        assert parity is not None
         updates = 6  # two layers and a norm, each with weight and bias
-        assert parity.tensors == 11 + updates + {"sgd": 1}.get(name, 2) * updates
+        assert known(parity).tensors == 11 + updates + {"sgd": 1}.get(name, 2) * updates
     variants = session._variants
     first = {name: weights_of(variant) for name, variant in variants.items()}
     session.warm_up()
@@ -145,14 +142,10 @@ def stale(program: Program) -> Compiled:
 
 
 @pytest.mark.slow
-def test_a_compiler_that_keeps_its_first_weights_fails_at_the_second_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stale))
-    status, parity, _, _ = opened("linear", "sgd").prepare("planted")
+def test_a_compiler_that_keeps_its_first_weights_fails_at_the_second_step() -> None:
+    status, parity, _, _ = opened("linear", "sgd", compiler=stale).prepare("planted")
     assert status is Status.FAIL_ACCURACY
-    assert parity is not None
-    assert parity.found_by == "call 2"
+    assert known(parity).found_by == "call 2"
 
 
 def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +198,8 @@ def test_a_whole_step_also_runs_smaller_batches() -> None:
     session = planted.opened(lambda: planted.workload("mlp"), options=options, optimizer="sgd")
     status, parity, numbers, _ = session.prepare("aot_eager")
     assert (status, numbers["compiled_region"]) == (Status.PASS, "step")
-    assert parity is not None
-    assert parity.tensors > planted.opened(lambda: planted.workload("mlp")).prepare("eager")[1].tensors  # type: ignore[union-attr]
+    plain = planted.opened(lambda: planted.workload("mlp")).prepare("eager")[1]
+    assert known(parity).tensors > known(plain).tensors
 
 
 @dynamo_looks_at_grad
@@ -248,15 +241,9 @@ def stepping(times: float) -> planted.Backend:
 @pytest.mark.parametrize("times", [0, 1.05, 2])  # 0: no update at all
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 @pytest.mark.series
-def test_a_wrong_update_of_a_whole_step_fails(
-    name: str, times: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stepping(times)))
-    status, parity, _, _ = opened("linear", name).prepare("planted")
-    assert status is Status.FAIL_ACCURACY
-    assert parity is not None
-    assert parity.worst is not None
-    assert parity.worst.name.startswith("update.")
+def test_a_wrong_update_of_a_whole_step_fails(name: str, times: float) -> None:
+    verdict = opened("linear", name, compiler=stepping(times)).prepare("planted")
+    assert failing(verdict).name.startswith("update.")
 
 
 ONE_CYCLE = partial(
@@ -277,8 +264,7 @@ def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_co
     assert int(str(session.warm_up()["iterations_per_sample"])) > 1
     session.measure(3)
     variant = session._variants["aot_eager"]
-    update = variant._update
-    assert update is not None
+    update = known(variant._update)
     went_on = dict(update._optimizer.param_groups[0])
     variant.rewind()
     assert update._optimizer.param_groups[0]["lr"] == went_on["lr"]
@@ -289,16 +275,13 @@ def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_co
 
 
 @pytest.mark.slow
-def test_a_wrong_step_of_the_users_own_optimizer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=stepping(2)))
+def test_a_wrong_step_of_the_users_own_optimizer_is_seen() -> None:
     session = planted.opened(
-        lambda: dataclasses.replace(planted.workload("mlp"), optimizer=Averaging), optimizer="here:own"
+        lambda: dataclasses.replace(planted.workload("mlp"), optimizer=Averaging),
+        compilers={"planted": stepping(2)},
+        optimizer="here:own",
     )
-    status, parity, _, _ = session.prepare("planted")
-    assert status is Status.FAIL_ACCURACY
-    assert parity is not None
-    assert parity.worst is not None
-    assert parity.worst.name.startswith(("update.", "optimizer."))
+    assert failing(session.prepare("planted")).name.startswith(("update.", "optimizer."))
 
 
 def raising(_: Any) -> Any:
@@ -331,13 +314,10 @@ def test_what_is_wrong_with_a_users_own_function_is_a_sentence(given: dict[str, 
 
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_gradients_add_up_over_the_repeats_of_a_batch(repeats: int) -> None:
-    session = opened("linear", "none", gradient_accumulation=repeats)
-    assert session._checks is not None
-    gradients = {n: t for n, t in session._checks.truth.eager.items() if n.startswith("gradient.")}
-    alone = opened("linear", "none")._checks
-    assert alone is not None
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, alone.truth.eager[name])
+    together = known(opened("linear", "none", gradient_accumulation=repeats)._checks).truth.eager
+    alone = known(opened("linear", "none")._checks).truth.eager
+    for name in [name for name in together if name.startswith("gradient.")]:
+        torch.testing.assert_close(together[name], alone[name])
 
 
 def overwriting(program: Program) -> Compiled:
@@ -352,12 +332,10 @@ def overwriting(program: Program) -> Compiled:
 
 
 @pytest.mark.slow
-def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("harness.worker.session.load_backend", backends(planted=overwriting))
-    assert opened("linear", "sgd").prepare("planted")[0] is Status.PASS
-    assert opened("linear", "sgd", gradient_accumulation=2).prepare("planted")[0] is Status.FAIL_ACCURACY
+def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up() -> None:
+    for repeats, status in ((1, Status.PASS), (2, Status.FAIL_ACCURACY)):
+        session = opened("linear", "sgd", compiler=overwriting, gradient_accumulation=repeats)
+        assert session.prepare("planted")[0] is status
 
 
 @dynamo_looks_at_grad
@@ -380,10 +358,8 @@ def test_gradients_keep_their_place_where_they_are_zeroed(how: str) -> None:
     session._variants[WHOLE].rewind()
     session._variants[WHOLE].step()
     for tensor, was in zip(tensors, before, strict=True):
-        assert tensor.grad is not None
-        assert was is not None
-        assert (tensor.grad is was) == (how == "zero")
-        torch.testing.assert_close(tensor.grad, was)
+        assert (known(tensor.grad) is was) == (how == "zero")
+        torch.testing.assert_close(tensor.grad, known(was))
 
 
 def test_gradients_are_clipped_before_the_step() -> None:
@@ -405,9 +381,7 @@ def test_a_scheduler_changes_the_learning_rate_and_no_result(name: str, schedule
     session.warm_up()
     session.measure(3)
     assert session.finish()[0] == {}
-    update = session._variants["eager"]._update
-    assert update is not None
-    rate = update._optimizer.param_groups[0]["lr"]
+    rate = known(session._variants["eager"]._update)._optimizer.param_groups[0]["lr"]
     assert isinstance(rate, torch.Tensor) == (scheduler == "tensor")
     if scheduler == "float":
         assert 0 < abs(rate / 1e-4 - 1) < 1e-8
