@@ -1,6 +1,7 @@
 """What the words of ``--dtypes`` mean; results that are compared are on one device (``meta``: a GPU)."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,43 +93,15 @@ def settled() -> Iterator[None]:
     torch.backends.cudnn.allow_tf32 = True  # torch's default
 
 
-def _matmul_newer() -> None:
-    place: Any = torch.backends.cuda.matmul
-    place.fp32_precision = "tf32"
-
-
-def _all_newer() -> None:
-    place: Any = torch.backends
-    place.fp32_precision = "tf32"
-
-
-def _matmul_older() -> None:
-    torch.backends.cuda.matmul.allow_tf32 = True
-
-
-def _convolutions() -> None:
-    torch.backends.cudnn.allow_tf32 = True
-
-
-def _cudnn_newer(*kinds: str) -> Callable[[], None]:
-    """Of all of cuDNN, or of one kind of its operations."""
-
-    def change() -> None:
-        place: Any = torch.backends.cudnn
-        for kind in kinds:
-            place = getattr(place, kind)
-        place.fp32_precision = "tf32"
-
-    return change
-
-
+MATMUL: Any = torch.backends.cuda.matmul
+CUDNN: Any = torch.backends.cudnn
 CHANGES = (
-    *(_matmul_older, _convolutions, _matmul_newer, _all_newer),
-    *(_cudnn_newer(), _cudnn_newer("conv"), _cudnn_newer("rnn")),
+    *(partial(setattr, place, "allow_tf32", True) for place in (MATMUL, CUDNN)),
     *(
-        lambda: torch.set_float32_matmul_precision("high"),
-        lambda: torch.set_float32_matmul_precision("medium"),
+        partial(setattr, place, "fp32_precision", "tf32")
+        for place in (MATMUL, torch.backends, CUDNN, CUDNN.conv, CUDNN.rnn)
     ),
+    *(partial(torch.set_float32_matmul_precision, word) for word in ("high", "medium")),
 )
 
 
