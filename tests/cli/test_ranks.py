@@ -1,12 +1,12 @@
 """``--ddp``: two processes of one job, and each way to lose one, through the real command line."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command import records, runner
+from tests.cli.instant_runs import processes_in
 
 MODEL = """
 import torch
@@ -37,17 +37,6 @@ def raises_in_one_rank(graph, inputs):
 NAMES = ("without_exchange", "raises_in_one_rank")
 
 pytestmark = pytest.mark.slow
-
-
-def left_in(folder: Path) -> list[int]:
-    """The processes that still run in this folder."""
-    places = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            places[int(process.name)] = (process / "cwd").readlink()
-        except OSError:  # ended, or somebody else's
-            continue
-    return [pid for pid, place in places.items() if place.is_relative_to(folder) and pid != os.getpid()]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +82,7 @@ def test_a_rank_that_goes_its_own_way_ends_the_candidate(
 
 
 def test_nothing_is_left_running(run: tuple[Path, str]) -> None:
-    assert left_in(run[0]) == []
+    assert processes_in(run[0]) == []
 
 
 def test_the_table_says_that_times_on_few_cpus_say_little(run: tuple[Path, str]) -> None:

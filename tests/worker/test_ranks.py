@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.schema import Case, Job, Mode, Protocol
+from harness.schema import Protocol
 from harness.timing.workbench import Workbench
 from harness.worker.ranks.variants import Bench
 from harness.workload import Workload
-
-CPU = torch.device("cpu")
+from tests.factories import make_job
+from tests.worker.planted import CPU
 
 
 class Model(nn.Module):
@@ -26,14 +26,7 @@ class Model(nn.Module):
 
 
 def bench(ranks: int, rank: int = 0, **protocol: Any) -> Workbench:
-    case = Case(suite="toys", name="m", mode=Mode.TRAINING, batch_size=4, published_batch_size=4)
-    job = Job(
-        case=case,
-        device="cpu",
-        dtype="float32",
-        candidates=("eager",),
-        protocol=Protocol(ddp=ranks, threads=1, **protocol),
-    )
+    job = make_job(candidates=("eager",), protocol=Protocol(ddp=ranks, threads=1, **protocol))
     torch.manual_seed(0)
     workload = Workload(
         module=Model(),
