@@ -201,6 +201,7 @@ def unopened(
     dtype: str = "float32",
     compilers: Mapping[str, Backend] | None = None,
     options: CompilerOptions | None = None,
+    tell: Callable[[Activity], None] = silent,
     **protocol: Any,
 ) -> Session:
     """A session, with weights and inputs from a fixed seed."""
@@ -215,7 +216,7 @@ def unopened(
         protocol=Protocol(**{"threads": 1, "min_sample_s": 0.0, **protocol}),
     )
     torch.manual_seed(0)
-    return Session(job, silent, lambda _: work(), compilers)
+    return Session(job, tell, lambda _: work(), compilers)
 
 
 def opened(work: Callable[[], Workload], mode: Mode = Mode.TRAINING, *given: Any, **more: Any) -> Session:

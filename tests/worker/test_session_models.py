@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from harness.schema import Job, Mode, Protocol, Status
+from harness.schema import Mode, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
-from tests.factories import known, make_job
-from tests.worker.planted import Of, refusing, silent, suite_that, unopened
+from tests.factories import known
+from tests.worker.planted import Of, opened, refusing, unopened
 from tests.worker.test_session import failed
 
 Build = Callable[[], Any]
@@ -25,22 +25,9 @@ Build = Callable[[], Any]
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
-@pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
-    """A session on what ``build`` makes, whose eager has run; the settings are the protocol's."""
-
-    def make(build: Build, mode: Mode = Mode.INFERENCE, tell: Any = silent, **settings: Any) -> Session:
-        monkeypatch.setattr("harness.worker.opening.load_suite", suite_that(build))
-        ready = Session(job(mode, **settings), tell)
-        ready.open()
-        return ready
-
-    return make
-
-
-def job(mode: Mode = Mode.INFERENCE, **settings: Any) -> Job:
-    protocol = Protocol(**{"min_sample_s": 0.0, "threads": 1, **settings})
-    return make_job("m", suite="planted", mode=mode, batch_size=2, candidates=("eager",), protocol=protocol)
+def session(build: Build, mode: Mode = Mode.INFERENCE, **settings: Any) -> Session:
+    """A session on what ``build`` makes, whose eager has run."""
+    return opened(build, mode, **settings)
 
 
 def around(forward: Callable[[torch.Tensor], Any]) -> Build:
@@ -75,18 +62,16 @@ def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch
         (refusing(ImportError("no module named x")), Status.MODEL_FAIL_TO_LOAD, "no module named x"),
         (refusing(SystemExit(3)), Status.MODEL_FAIL_TO_LOAD, "sys.exit(3) was called"),
         (refusing(MemoryError("too big")), Status.OOM, "too big"),
-        (lambda: nn.Linear(1, 1), Status.MODEL_FAIL_TO_LOAD, "build() of suite 'planted' returned a Linear"),
+        (lambda: nn.Linear(1, 1), Status.MODEL_FAIL_TO_LOAD, "build() of suite 'none' returned a Linear"),
     ],
 )
-def test_a_model_that_cannot_be_built(
-    session: Callable[..., Session], build: Build, status: Status, message: str
-) -> None:
+def test_a_model_that_cannot_be_built(build: Build, status: Status, message: str) -> None:
     error = failed(lambda: session(build))
     assert error.status is status
     assert (error.failure.message, error.failure.phase) == (message, "open")
 
 
-def test_training_needs_a_loss(session: Callable[..., Session]) -> None:
+def test_training_needs_a_loss() -> None:
     error = failed(lambda: session(around(lambda x: x), Mode.TRAINING))
     assert error.status is Status.MODEL_FAIL_TO_LOAD
     assert "no loss" in error.failure.message
@@ -108,9 +93,7 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
         (1, torch.OutOfMemoryError(OUT_OF_MEMORY), False, Status.EAGER_1ST_RUN_OOM),
     ],
 )
-def test_eager_itself_fails(
-    session: Callable[..., Session], call: int, error: Exception, accuracy: bool, status: Status
-) -> None:
+def test_eager_itself_fails(call: int, error: Exception, accuracy: bool, status: Status) -> None:
     """With a parity check, the first call is that of a copy whose weights are balanced."""
     found = failed(lambda: session(around(at_call(call, error)), accuracy=accuracy))
     assert found.status is status
@@ -118,9 +101,7 @@ def test_eager_itself_fails(
 
 
 @pytest.mark.parametrize(("drifts", "calls"), [(False, 10), (True, 21)])
-def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
-    session: Callable[..., Session], calls: int, *, drifts: bool
-) -> None:
+def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(calls: int, *, drifts: bool) -> None:
     """Once for the balance of weights, twice and once on other data; on both, fp64 and two noisy runs.
 
     Where the two differ: six steps in a row of eager and of fp64, one more step, and three on a copy.
@@ -135,7 +116,7 @@ def test_eager_that_differs_is_run_again_as_settled_as_candidates_are(
     assert len(seen) == calls
 
 
-def test_an_output_without_tensors_cannot_be_checked(session: Callable[..., Session]) -> None:
+def test_an_output_without_tensors_cannot_be_checked() -> None:
     build = around(lambda x: types.SimpleNamespace(words="none"))
     error = failed(lambda: session(build))
     assert error.status is Status.EAGER_1ST_RUN_FAIL
@@ -143,7 +124,7 @@ def test_an_output_without_tensors_cannot_be_checked(session: Callable[..., Sess
     session(build, accuracy=False)
 
 
-def test_without_an_fp64_run_eager_is_the_reference(session: Callable[..., Session]) -> None:
+def test_without_an_fp64_run_eager_is_the_reference() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         if x.dtype is torch.float64:
             raise TypeError("this model wants float32")
@@ -159,7 +140,7 @@ def test_without_an_fp64_run_eager_is_the_reference(session: Callable[..., Sessi
     ("step", "status"),
     [(0.0, Status.PASS), (1e-5, Status.PASS), (1.0, Status.EAGER_TWO_RUNS_DIFFER)],
 )
-def test_runs_of_eager_that_differ(session: Callable[..., Session], step: float, status: Status) -> None:
+def test_runs_of_eager_that_differ(step: float, status: Status) -> None:
     drift: list[float] = []
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -189,7 +170,7 @@ class Counting(nn.Module):
         return y if self.steps > 0 else y + 1
 
 
-def counting(session: Callable[..., Session]) -> Session:
+def counting() -> Session:
     ready = session(lambda: Workload(module=Counting(), args=(torch.ones(2, 4),)), accuracy=False)
     ready.prepare("aot_eager")
     ready.prepare("eager")
@@ -197,9 +178,9 @@ def counting(session: Callable[..., Session]) -> Session:
 
 
 @pytest.mark.slow
-def test_compiling_during_rounds_is_reported_of_the_variant_that_did(session: Callable[..., Session]) -> None:
+def test_compiling_during_rounds_is_reported_of_the_variant_that_did() -> None:
     with torch._dynamo.config.patch(recompile_limit=1000):
-        ready = counting(session)
+        ready = counting()
         ready.warm_up()
         _, recompiled = ready.measure(3)
         assert recompiled == {"aot_eager": 3}
@@ -213,10 +194,10 @@ def test_compiling_during_rounds_is_reported_of_the_variant_that_did(session: Ca
 
 
 @pytest.mark.slow
-def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable[..., Session]) -> None:
+def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good() -> None:
     """Past its limit of recompilations Dynamo runs eager: quietly, and as fast as eager."""
     with torch._dynamo.config.patch(recompile_limit=5):
-        ready = counting(session)
+        ready = counting()
         ready.warm_up()
         for _ in range(6):
             _, recompiled = ready.measure(1)
@@ -226,18 +207,14 @@ def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good(session: Callable
         assert "steps == " in ready.recompilations.reasons["aot_eager"]
 
 
-def test_a_warm_up_that_never_settles_ends(
-    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_warm_up_that_never_settles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.timing.warm_up.has_settled", lambda _: False)
     ready = session(around(lambda x: x), accuracy=False)
     warmed = ready.warm_up()
     assert (warmed["warmup_rounds"], warmed["warmup_settled"]) == (12, False)
 
 
-def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant(
-    session: Callable[..., Session],
-) -> None:
+def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant() -> None:
     said: list[Activity] = []
     ready = session(around(lambda x: x), tell=said.append, accuracy=False)
     ready.prepare("eager")
