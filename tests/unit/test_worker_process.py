@@ -187,9 +187,6 @@ def test_memory_beyond_the_limit_ends_the_worker_and_what_it_started(tmp_path: P
 # -- what a model can write where its worker writes --------------------------------------------
 
 
-# -- the pipe -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wrote", "why"),
     [

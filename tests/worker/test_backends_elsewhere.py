@@ -174,8 +174,5 @@ def test_inductors_variants_compute_what_eager_does(name: str, mode: Mode) -> No
     variant.use(compiled.forward)
     assert subject.wrong(variant) == []
     assert compiled.compiler_calls() > 0
-    assert compiled.region == ("submodules" if "regional" in name else variant_region(mode))
-
-
-def variant_region(mode: Mode) -> str:
-    return "forward+loss" if mode is Mode.TRAINING else "forward"
+    whole = "forward+loss" if mode is Mode.TRAINING else "forward"
+    assert compiled.region == ("submodules" if "regional" in name else whole)
