@@ -148,22 +148,13 @@ def _different_each_step(case: Case) -> Any:
     return model(lambda module, x: x * count(module), steps=0)
 
 
-def _wrong_gradient_when_compiled(case: Case) -> Any:
-    import torch
-
-    def change(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        return x.detach() + (x - x.detach()) * 1.05 if torch.compiler.is_compiling() else x
-
-    return model(change)
+def _wrong_gradient(x: torch.Tensor, factor: float = 1.05) -> torch.Tensor:
+    return x.detach() + (x - x.detach()) * factor
 
 
 def _wrong_gradient_in_one_rank(case: Case) -> Any:
-    import torch
-
     factor = 1.05 if rank() else 1.0
-    return model(
-        lambda module, x: x.detach() + (x - x.detach()) * factor if torch.compiler.is_compiling() else x
-    )
+    return wrong_when_compiled(lambda x: _wrong_gradient(x, factor))(case)
 
 
 def _wrong_late(case: Case) -> Any:
@@ -345,7 +336,7 @@ ANIMALS: dict[str, Make] = {
     "nan": changed(lambda x: x * float("nan")),
     "nan_when_compiled": wrong_when_compiled(lambda x: x * float("nan")),
     "wrong_when_compiled": wrong_when_compiled(lambda x: x * 1.01),
-    "wrong_gradient_when_compiled": _wrong_gradient_when_compiled,
+    "wrong_gradient_when_compiled": wrong_when_compiled(_wrong_gradient),
     "wrong_shape_when_compiled": wrong_when_compiled(lambda x: x[:, :1]),
     "wrong_dtype_when_compiled": wrong_when_compiled(lambda x: x.double()),
     "wrong_from_20th_compiled_step": _wrong_late,
