@@ -91,10 +91,13 @@ def replica(
     said = (
         [f"unwrapped from torch.compile, for eager must be eager: {', '.join(compiled)}"] if compiled else []
     )
-    others = in_mode(module, training=training and not eval_mode)
+    trains = training and not eval_mode
+    others = in_mode(module, training=trains)
     rates = () if keep_dropout else neutralize(module)
     if checkpointing and training and not exact:  # recomputed outside of the context of fp64
         said.append(checkpoint_activations(module))
+    if others:
+        said.append(f"left in {'eval' if trains else 'training'} mode, as given: {listed(others)}")
     return Program(
         module=module,
         **given_of(workload, device, cast, exact=exact, channels_last=channels_last),
@@ -102,7 +105,7 @@ def replica(
         training=training,
         drive=workload.drive,
         options=options or CompilerOptions(),
-        said=(*said, *_of_modes(others, training=training and not eval_mode)),
+        said=tuple(said),
         rates=rates,
         loss_scale=loss_scale,
         optimizer=workload.optimizer,
@@ -131,12 +134,6 @@ def _copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
         if ours.requires_grad != theirs.requires_grad:
             ours.requires_grad_(theirs.requires_grad)
     return copied
-
-
-def _of_modes(others: tuple[str, ...], *, training: bool) -> tuple[str, ...]:
-    if not others:
-        return ()
-    return (f"left in {'eval' if training else 'training'} mode, as given: {listed(others)}",)
 
 
 def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
