@@ -7,11 +7,10 @@ that reads a value of the device waits for it, and its rest is that wait, too.
 
 from __future__ import annotations
 
-import time
-
 from harness.declared import CANDIDATE, EAGER, SIDES, WORK, Column, Metric, Seen
 from harness.devices import of
 from harness.metrics import ByVariant, Ended
+from harness.timing.first_calls import timed
 
 WHEN = "end"
 STEPS = 5
@@ -45,10 +44,7 @@ def measure(ended: Ended) -> ByVariant:
     if not of(ended.device).accelerated:
         return numbers
     for name, variant in ended.variants.items():
-        began = time.perf_counter()
-        variant.step()
-        ended.synchronize()
-        step_s = time.perf_counter() - began
+        step_s = timed(variant.step, ended.synchronize)[0]
         steps = max(1, min(STEPS, int(MOST_S / max(step_s, 1e-9))))
         busy_s = of(ended.device).busy_s(variant.step, steps, 2 * steps * step_s)
         variant.release()

@@ -187,7 +187,6 @@ SCENARIOS = (
 NO_NEED = {
     ("harness/metrics/peak_rates.py", "fastest_s", 1): "before the first call; the fastest counts",
     ("harness/metrics/trace.py", "traced", 1): "before the first profile; the fastest counts",
-    ("harness/metrics/device_time.py", "measure", 1): "it only keeps long steps few",
     ("harness/metrics/peak_rates.py", "measured", 1): "the next wait would begin the budget as well",
     ("harness/timing/first_calls.py", "timed", 1): "the metrics of compilation have waited",
     ("harness/metrics/call.py", "sample", 1): "the numbers are differences of such samples",
