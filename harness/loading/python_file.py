@@ -32,13 +32,19 @@ def load_file(path: Path) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and getattr(known, VERSION, None) == version:
         return known  # a file may register names with torch, which can be done only once
+    module = loaded(name, path)
+    setattr(module, VERSION, version)
+    return module
+
+
+def loaded(name: str, path: Path) -> ModuleType:
+    """The file as the module ``name``; an ``__init__.py`` as the package."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LookupError(f"{str(path)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look up a class's module there
+    sys.modules[name] = module  # relative imports, dataclasses and pickle look it up there
     spec.loader.exec_module(module)
-    setattr(module, VERSION, version)
     return module
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from harness.loading.python_file import loaded
 
 READERS = ("tomllib", "tomli")  # the standard library's module (Python >= 3.11), or the package
 COPIES = ("pip/_vendor/tomli", "setuptools/_vendor/tomli")
@@ -28,18 +30,5 @@ def _reader() -> ModuleType:
             continue
     for folder in (Path(entry) / copy for entry in sys.path for copy in COPIES):
         if (folder / "__init__.py").is_file():
-            return _loaded("torchduet_tomli", folder)
+            return loaded("torchduet_tomli", folder / "__init__.py")
     raise ModuleNotFoundError("Python before 3.11 reads TOML with the package tomli: pip install tomli")
-
-
-def _loaded(name: str, folder: Path) -> ModuleType:
-    """Loads the package in a folder under another name."""
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its relative imports look it up there
-    spec.loader.exec_module(module)
-    return module
