@@ -143,13 +143,6 @@ def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
     assert (devices.CPU.pool_bytes(), devices.CPU.allocator_counts()) == (None, {})
 
 
-def test_a_bare_name_stays_the_devices_own_choice(fake: Fake) -> None:
-    devices.named("cuda").make_current()
-    assert fake.calls == []
-    devices.named("cuda:1").make_current()
-    assert fake.calls == ["set cuda:1"]
-
-
 def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "ones", lambda *_, device: torch.zeros(1))
     assert devices.CPU.healthy()
