@@ -266,8 +266,8 @@ def _over_points(first: Comparison, last: Comparison) -> Judged:
     if change is None:
         return "not both were timed", OPEN
     ends = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
-    text = speedup_text(change.factor, change.low, change.high)
-    return f"{text} at {' over that at '.join(ends)}", OPEN if change.within(1) else HOLDS
+    text = f"{estimate_text(change)} at {' over that at '.join(ends)}"
+    return text, OPEN if change.within(1) else HOLDS
 
 
 def _first_calls(records: Sequence[Record]) -> Judged:
