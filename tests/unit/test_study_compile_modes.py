@@ -150,16 +150,17 @@ def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> 
     assert {e.title for e in judged} == {"resnet152", *(f"resnet152 float32 {point}" for point in points)}
     verdicts = {e.expected: (e.found, e.holds) for e in judged if e.title == "resnet152"}
     text, holds = verdicts["the speedup of default varies"]
-    assert (text[-32:], holds) == (" at batch=16 over that at batch=2", HOLDS)
+    assert text.endswith(" at batch=16 over that at batch=2")
+    assert holds == HOLDS
     assert verdicts["the speedup of reduce-overhead varies"][1] == OPEN
 
 
 def test_a_swept_size_replaces_that_of_the_study() -> None:
-    swept = jobs("--sweep=batch=1,4", parts=("images",))
+    swept = jobs("--sweep=batch=1,4")
     assert [(job.case.point, job.case.batch_size) for job in swept] == [
         (("batch=1",), 1),
         (("batch=4",), 4),
-    ] * 2
+    ] * 3
 
 
 def test_what_failed_is_not_compared() -> None:
