@@ -238,10 +238,18 @@ def test_a_calibration_is_a_plan_of_small_models_that_flags_change() -> None:
     jobs = plan(request("--calibrate", "--devices=cpu").config)
     assert len(jobs) == 10  # five models in two modes
     assert {job.candidates for job in jobs} == {("eager", "aot_eager", "inductor")}
-    assert {(job.protocol.processes, job.protocol.repeat, job.protocol.accuracy) for job in jobs} == {
-        (4, 20, False)
-    }
+    protocol = jobs[0].protocol
+    assert all(job.protocol == protocol for job in jobs)
+    assert (protocol.processes, protocol.accuracy, protocol.repeat, protocol.ci_width) == (
+        4,
+        False,
+        None,
+        0.015,
+    )
+    assert (protocol.min_rounds, protocol.max_rounds, protocol.max_measure_s) == (20, 200, 120.0)
     assert len(plan(request("--calibrate", "--only=lcnet_050", "--inference", "-dcpu").config)) == 1
+    (fixed,) = plan(request("--calibrate", "--only=lcnet_050", "--training", "-dcpu", "-n30").config)
+    assert (fixed.protocol.repeat, fixed.protocol.min_rounds) == (30, 10)
     own = request("--calibrate", "--suites=tiny_gpt", "--training", "--inductor", "--processes=6").config
     assert (own.suites, own.selection.only, own.modes) == (("tiny_gpt",), (), (Mode.TRAINING,))
     assert (own.compilers, own.protocol.processes) == (("inductor",), 6)

@@ -23,13 +23,13 @@ FEWEST_PROCESSES = 3
 FLAG = flag(
     "--calibrate",
     group=Group.ACTIONS,
-    help="measure how much speedups vary between processes of this machine (10 to 25 minutes); later runs "
+    help="measure how much speedups vary between processes of this machine (10 to 60 minutes); later runs "
     "use it",
 )
 FLAGS = (FLAG,)
 NOTHING = (
     "error: nothing was calibrated: the rounds are too noisy (they explain over 1 % in the median model), or "
-    "no candidate passed; --doctor says what disturbs this machine, and -n 100 narrows the noise"
+    "no candidate passed; --doctor says what disturbs this machine, and -n 400 narrows the noise"
 )
 
 
@@ -39,7 +39,8 @@ DEFAULTS = {
     **dict.fromkeys(("training", "inference", "performance"), True),
     "compilers": ["eager,aot_eager,inductor"],
     "processes": "4",
-    "repeat": "20",
+    "ci_width": "1.5%",  # so that the rounds explain less than is accepted
+    "protocol": ["min_rounds=20", "max_rounds=200", "max_measure_s=120"],
 }
 """Values by ``Flag.key``."""
 INSTEAD = (
@@ -47,6 +48,7 @@ INSTEAD = (
     ({"filter"}, {"only"}),
     ({"training", "inference", "generate"}, {"training", "inference"}),
     ({flag.key for flag in COMPILERS}, {"compilers"}),
+    ({"repeat"}, {"ci_width", "protocol"}),
 )
 """Flags, and the defaults that they replace beside their own."""
 
