@@ -23,7 +23,7 @@ from runner.analysis.estimate import (
     Typical,
     Verdict,
 )
-from runner.labels import plain, reason
+from runner.labels import plain, reason, suite_labels
 from runner.store.figures import Figures
 
 CONTROL = "eager"
@@ -386,3 +386,8 @@ class Summary:
     shape_forms: tuple[ShapeForm, ...] = ()
     curves: tuple[Curve, ...] = ()
     figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """A short name for each suite."""
+        return suite_labels(comparison.record.job.case.suite for comparison in self.comparisons)

@@ -16,7 +16,7 @@ from harness.codec import to_json
 from harness.declared import finite
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.comparison import Comparison, Summary
-from runner.labels import ran_batch, suite_labels
+from runner.labels import ran_batch
 
 FORMATS = ("hud",)
 ON_REQUEST = True
@@ -30,7 +30,7 @@ PARITY = "accuracy"  # 1 passed, 0 not; the field's word for the check
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    labels = suite_labels(comparison.record.job.case.suite for comparison in summary.comparisons)
+    labels = summary.labels
     records = [record for comparison in summary.comparisons for record in _records(comparison, labels)]
     lines = (json.dumps(to_json(record), allow_nan=False, ensure_ascii=False) for record in records)
     return {FILE: ("[\n" + ",\n".join(lines) + "\n]\n").encode(errors="backslashreplace")}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.schema import EAGER_START
 from runner.analysis.comparison import StartForm, Summary
-from runner.labels import case_name, suite_labels
+from runner.labels import case_name
 from runner.reports.parts.axes import GREY, light_grid, new_figure, note, shorten, styles
 from runner.reports.parts.pictures import by_name, plain_style
 from runner.reports.parts.sections import environment_line, plot_name
@@ -33,7 +33,7 @@ Forms = tuple[StartForm, ...]
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     names = tuple(dict.fromkeys(map(form_name, summary.start_forms)))
     panels = []
     for _, forms in groupby(summary.start_forms, key=lambda form: form.comparison.record.job.key):

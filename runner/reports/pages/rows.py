@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import MISSING
-from runner.labels import plain, suite_labels
+from runner.labels import plain
 from runner.reports.pages.overview import KINDS, kind
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Number
@@ -51,7 +51,7 @@ def identities(summary: Summary) -> tuple[str, ...]:
 
 
 def facets(summary: Summary) -> Facets:
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     values: Mapping[str, Callable[[Comparison], str]] = {
         "suite": lambda c: labels[c.record.job.case.suite],
         "compiler": lambda c: compiler_name(c.compiler),
@@ -124,7 +124,7 @@ def table_data(summary: Summary) -> dict[str, Any]:
 
 def _means(summary: Summary) -> Iterator[dict[str, Any]]:
     """The geometric means of the forest plot, with the facets that select them."""
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     for group in summary.groups:
         if (text := mean_text(group.mean)) != MISSING:
             yield {

@@ -6,7 +6,7 @@ import math
 
 from runner.analysis.comparison import Crossover, Curve, Summary
 from runner.analysis.digits import estimate_text
-from runner.labels import case_name, suite_labels
+from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, table_of
 from runner.reports.parts.sections import compiler_name, conditions_of, plot_name
 
@@ -17,7 +17,7 @@ def curve_tables(summary: Summary) -> tuple[Table, ...]:
     """() without --sweep."""
     if not summary.curves:
         return ()
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     cells: tuple[TextColumn[Curve], ...] = (
         TextColumn("model", lambda curve: case_name(curve.case), once=True),
         TextColumn("conditions", lambda curve: conditions_of(curve.comparisons[0].record, labels), once=True),
@@ -35,7 +35,7 @@ def curve_tables(summary: Summary) -> tuple[Table, ...]:
 def curve_plot(summary: Summary, curve: Curve) -> str:
     """The file of its picture."""
     job = curve.comparisons[0].record.job
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     return plot_name(labels[job.case.suite], job.dtype, "_curves")
 
 

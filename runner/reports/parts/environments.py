@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage, Summary
 from runner.analysis.digits import MISSING, estimate_text, ms_text, p_text
-from runner.labels import case_name, plain, suite_labels
+from runner.labels import case_name, plain
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import conditions, conditions_of, verdict_text
@@ -34,7 +34,7 @@ def environment_note(summary: Summary) -> str:
 
 
 def _averages(summary: Summary) -> Table:
-    labels = suite_labels(row.suite for row in summary.across_averages)
+    labels = summary.labels
     cells: tuple[TextColumn[EnvironmentAverage], ...] = (
         TextColumn("models", lambda row: conditions(labels[row.suite], row.mode, row.dtype, row.device)),
         TextColumn("environment", lambda row: row.environment),
@@ -49,7 +49,7 @@ def _averages(summary: Summary) -> Table:
 
 
 def _by_model(summary: Summary) -> Iterator[Table]:
-    labels = suite_labels(row.record.job.case.suite for row in summary.across)
+    labels = summary.labels
     sections: dict[str, list[AcrossEnvironments]] = {}
     for row in summary.across:
         sections.setdefault(conditions_of(row.record, labels), []).append(row)

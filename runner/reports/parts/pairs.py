@@ -50,7 +50,7 @@ def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
 
 
 def _by_model(summary: Summary) -> Table:
-    labels = suite_labels(pair.first.record.job.case.suite for pair in summary.pairs)
+    labels = summary.labels
     cells: tuple[TextColumn[CandidatePair], ...] = (
         TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
         TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),

@@ -12,7 +12,7 @@ from harness.loading.own_model import suite_of
 from harness.schema import Protocol, Record, Scalar
 from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Judged, Summary
 from runner.analysis.digits import MISSING, share_text
-from runner.labels import file_part, merged_facts, plain, suite_labels
+from runner.labels import file_part, merged_facts, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ SectionKey = tuple[str, str, str, str]
 
 def sections(summary: Summary) -> tuple[Section, ...]:
     """The sections, in the order of the run."""
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     comparisons: dict[SectionKey, list[Comparison]] = {}
     for comparison in summary.comparisons:
         job = comparison.record.job

@@ -9,7 +9,7 @@ from harness.schema import COLD
 from runner.analysis.comparison import CompilePair, Summary
 from runner.analysis.digits import estimate_text, share_text
 from runner.errors import UsageError
-from runner.labels import suite_labels, where
+from runner.labels import where
 from runner.plan.environments.plan import split_candidate
 from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, gates_asked
 
@@ -43,7 +43,7 @@ def run_results(summary: Summary, gates: Sequence[Gate]) -> list[GateResult]:
 
 def _of_records(summary: Summary, gate: Gate) -> GateResult:
     share = gate.share(DEFAULT_SHARE)
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     passed = [(where(c.record, labels), c) for c in summary.comparisons if c.passed]
     if gate.kind == "memory":
         title = f"peaks of memory above eager's by more than {share_text(share)}"
@@ -61,7 +61,7 @@ def _of_records(summary: Summary, gate: Gate) -> GateResult:
 def _compile(summary: Summary, gate: Gate) -> GateResult:
     """Cold starts of a compiler that take longer in an environment than in the reference environment."""
     share = gate.share(DEFAULT_SHARE)
-    labels = suite_labels(c.record.job.case.suite for c in summary.comparisons)
+    labels = summary.labels
     pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
     if not pairs:
         raise UsageError(
