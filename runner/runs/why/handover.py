@@ -21,7 +21,7 @@ FILES = {
     "inductor_output_code": "kernels-{}.py",
     "inductor_provenance_tracking_kernel_stack_traces": "kernel-lines-{}.json",
 }
-_ENTRY = re.compile(r"^V\d{4} [^\]\n]*\] (\{.*\})\n((?:\t.*\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*\})$")
 _OF_THIS_MACHINE = re.compile(
     r"^os\.environ\['(?:TORCH_TRACE|\w*CACHE_DIR|_TORCHINDUCTOR\w*)'\].*\n", re.MULTILINE
 )
@@ -43,10 +43,18 @@ def hand_over(folder: Path, trace: Path, why: Why) -> None:
 
 def entries(log: str) -> Iterator[tuple[str, str]]:
     """The name and the payload of each entry of a log of ``TORCH_TRACE``."""
-    for head, payload in _ENTRY.findall(log):
-        entry = json.loads(head)
+    name, lines = "", list[str]()
+    for line in log.splitlines():
+        if line.startswith("\t"):
+            lines.append(line[1:])
+            continue
+        if name:
+            yield name, "\n".join(lines) + "\n"
+        match, lines = _ENTRY.match(line), []
+        entry = json.loads(match[1]) if match else {}
         name = entry.get("artifact", {}).get("name") or next(iter(entry), "")
-        yield name, payload[1:].replace("\n\t", "\n")  # each of its lines begins with a tab
+    if name:
+        yield name, "\n".join(lines) + "\n"
 
 
 def issue(why: Why) -> str:
