@@ -170,8 +170,12 @@ def _report(records: Sequence[Record], reports: Sequence[Path]) -> Iterator[str]
             yield f"\n- {_title(record)}, {mode_of(record)}: {record.status.value}: {failure}".rstrip(": ")
 
 
+def _model(record: Record) -> str:
+    return f"{record.job.case.name} {record.job.dtype}"
+
+
 def _title(record: Record) -> str:
-    return " ".join((record.job.case.name, record.job.dtype, *record.job.case.point))
+    return " ".join((_model(record), *record.job.case.point))
 
 
 def mode_of(record: Record) -> str:
@@ -193,7 +197,7 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
         record = comparison.record
         models.setdefault(_title(record), {})[mode_of(record)] = comparison
         if record.job.case.point:
-            sweeps.setdefault((record.job.case.name, mode_of(record)), []).append(comparison)
+            sweeps.setdefault((_model(record), mode_of(record)), []).append(comparison)
     of_points = (
         Expectation(title=title, expected=expected, found=text, holds=holds)
         for title, modes in models.items()

@@ -147,8 +147,9 @@ def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> 
         for record in records(modes=["default", "reduce-overhead"], **values)
     ]
     judged = expectations(compare(swept))
-    assert {e.title for e in judged} == {"resnet152", *(f"resnet152 float32 {point}" for point in points)}
-    verdicts = {e.expected: (e.found, e.holds) for e in judged if e.title == "resnet152"}
+    titles = {"resnet152 float32", *(f"resnet152 float32 {point}" for point in points)}
+    assert {e.title for e in judged} == titles
+    verdicts = {e.expected: (e.found, e.holds) for e in judged if e.title == "resnet152 float32"}
     text, holds = verdicts["the speedup of default varies"]
     assert text.endswith(" at batch=16 over that at batch=2")
     assert holds == HOLDS
