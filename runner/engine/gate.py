@@ -61,7 +61,7 @@ class DeviceGate:
         self._clock = clock
         self._seats: list[Seat] = []
         self._timing = False  # prepared jobs are timed now; no job may prepare
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # a thread that holds it may take it again
 
     def seat(self, number: int = 0) -> Seat:
         """A place for one more job at a time. ``number``: of its first job."""

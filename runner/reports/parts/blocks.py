@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 EVERYTHING = "report.html and summary.json have all of them"
 CUT = "\n\n(cut)\n"  # the end of a document of which even the titles are too long
@@ -35,7 +35,9 @@ class MarkdownBlock:
 
         ``everything`` names the files that have all rows.
         """
-        shown = bisect_right([*accumulate(map(_bytes, self.rows))], max(room, self.least))
+        room = max(room, self.least)
+        sizes = accumulate(map(_bytes, self.rows))
+        shown = sum(1 for _ in takewhile(lambda size: size <= room, sizes))
         left = len(self.rows) + self.more - shown
         body = "\n".join((*self.head, *self.rows[:shown], *self.foot)) if shown or not left else ""
         what = "row" if left == 1 else "rows"

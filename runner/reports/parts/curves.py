@@ -35,8 +35,7 @@ def curve_tables(summary: Summary) -> tuple[Table, ...]:
 def curve_plot(summary: Summary, curve: Curve) -> str:
     """The file of its picture."""
     job = curve.comparisons[0].record.job
-    labels = summary.labels
-    return plot_name(labels[job.case.suite], job.dtype, "_curves")
+    return plot_name(summary.labels[job.case.suite], job.dtype, "_curves")
 
 
 def range_text(curve: Curve) -> str:
