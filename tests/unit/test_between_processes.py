@@ -240,13 +240,8 @@ def test_a_calibration_is_a_plan_of_small_models_that_flags_change() -> None:
     assert {job.candidates for job in jobs} == {("eager", "aot_eager", "inductor")}
     protocol = jobs[0].protocol
     assert all(job.protocol == protocol for job in jobs)
-    assert (protocol.processes, protocol.accuracy, protocol.repeat, protocol.ci_width) == (
-        4,
-        False,
-        None,
-        0.015,
-    )
-    assert (protocol.min_rounds, protocol.max_rounds) == (20, 200)
+    assert (protocol.processes, protocol.accuracy, protocol.repeat) == (4, False, None)
+    assert (protocol.ci_width, protocol.min_rounds, protocol.max_rounds) == (0.015, 20, 200)
     assert {job.case.batch_size for job in jobs} == {2}
     assert len(plan(request("--calibrate", "--only=lcnet_050", "--inference", "-dcpu").config)) == 1
     (fixed,) = plan(request("--calibrate", "--only=lcnet_050", "--training", "-dcpu", "-n30").config)

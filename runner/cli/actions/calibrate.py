@@ -23,7 +23,7 @@ FEWEST_PROCESSES = 3
 FLAG = flag(
     "--calibrate",
     group=Group.ACTIONS,
-    help="measure how much speedups vary between processes of this machine (10 to 40 minutes); later runs "
+    help="measure how much speedups vary between processes of this machine (20 to 40 minutes); later runs "
     "use it",
 )
 FLAGS = (FLAG,)
@@ -38,7 +38,7 @@ DEFAULTS = {
     "only": ["MLP_shakespeare_8x128,GPT_150k,NanoGPT_shakespeare_96,lcnet_050,regnety_002"],
     **dict.fromkeys(("training", "inference", "performance"), True),
     "compilers": ["eager,aot_eager,inductor"],
-    "batch_size": "2",  # noise is as large in long steps, and costs more time
+    "batch_size": "2",  # longer steps have as much noise, and take more time
     "processes": "4",
     "ci_width": "1.5%",  # so that the rounds explain less than is accepted
     "protocol": ["min_rounds=20", "max_rounds=200"],
