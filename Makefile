@@ -81,6 +81,9 @@ study-b: $(STAMP)
 study-c: $(STAMP)
 	$(RUN) -m studies compile-modes $(STUDY_FLAGS)
 
+# Tests start many processes. Each would compile all modules again where the environment forbids bytecode (containers)
+test test-slow test-long: export PYTHONDONTWRITEBYTECODE :=
+
 # A file's tests stay in one process, with what they share; the heaviest files begin (tests/conftest.py)
 SIDE_BY_SIDE := -n logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=1
 test: $(STAMP)

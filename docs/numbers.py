@@ -21,7 +21,7 @@ from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.calibration import calibrated
+from runner.analysis.verdicts import calibration
 from runner.analysis.verdicts.family import assumed_in
 from runner.store.record_file import read_records
 
@@ -156,18 +156,19 @@ def small_rows(small: Numbers) -> Iterator[str]:
 
 def as_calibrated(records: Iterable[Record]) -> list[Record]:
     """The records as if their runs had used the committed calibration."""
-    (calibration,) = calibrated([*records_below(CALIBRATION)])
+    (measured,) = calibration.calibrated([*records_below(CALIBRATION)])
     return [
-        replace(record, assumed_between_sd=assumed_in(record.job, record.candidate, calibration).sd)
+        replace(record, assumed_between_sd=assumed_in(record.job, record.candidate, measured).sd)
         for record in records
     ]
 
 
-def calibrated_rows(recorded: Numbers, as_calibrated: Numbers) -> Iterator[str]:
-    """The verdicts of whole models as they were recorded, and with the tau of the calibration."""
+def calibrated_rows(suite: str, records: Sequence[Record]) -> Iterator[str]:
+    """The verdicts of models in one suite as they were recorded, and with the tau of the calibration."""
+    recorded, calibrated = (Numbers(in_suite(suite, each)) for each in (records, as_calibrated(records)))
     for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
-        if (key := (compiler, WHOLE_NAME, mode)) in recorded.groups:
-            counts = ["/".join(map(str, n.counts(n.groups[key]))) for n in (recorded, as_calibrated)]
+        if (key := (compiler, suite, mode)) in recorded.groups:
+            counts = ["/".join(map(str, n.counts(n.groups[key]))) for n in (recorded, calibrated)]
             yield f"| {compiler}, {mode} | {' | '.join(counts)} |"
 
 
@@ -233,12 +234,16 @@ def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
     )
 
 
+def made_on(vendor: str, records: Iterable[Record]) -> Iterator[Record]:
+    """The records of one vendor's processors."""
+    yield from (record for record in records if str(record.environment.get("cpu")).startswith(vendor))
+
+
 def by_processor(records: Sequence[Record]) -> str:
     """The means in training on each processor, in the order of ``SUITES``."""
     means = []
     for vendor in ("Intel", "AMD"):
-        own = [record for record in records if str(record.environment.get("cpu")).startswith(vendor)]
-        groups = Numbers(own).groups
+        groups = Numbers([*made_on(vendor, records)]).groups
         means.append([groups["inductor", suite, "training"].mean.value or 0.0 for suite in SUITES])
     (timm, large, tiny), (timm_epyc, large_epyc, tiny_epyc) = means
     return (
@@ -267,9 +272,10 @@ def lines() -> dict[str, list[str]]:
         "docs/RESULTS.md": [*whole_rows(whole), passes(all_small), *causes()],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
         "docs/BIAS.md": [*both_ways(whole, all_small)],
+        "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, [*made_on("AMD", records)])],
         "results/headline-whole-cpu/README.md": [
             *(row for mode in MODES for row in model_rows(whole, mode)),
-            *calibrated_rows(whole, Numbers(in_suite(WHOLE_NAME, as_calibrated(of_whole)))),
+            *calibrated_rows(WHOLE_NAME, of_whole),
         ],
         "results/headline-whole-cpu/table.csv": table(of_whole),
     }

@@ -6,8 +6,9 @@
 *Models*: the standard deviation between the processes of each model, beside what their rounds explain, and
 how many intervals of the rounds alone contain the mean over processes. *tau*: the standard deviation beyond
 the rounds, as ``--calibrate`` computes it. *Verdicts*: each process judged alone, then ``auto`` from each
-process on, with the tau that the record assumes (that of ``--calibrate``, where the run used one). *Holds*:
-the interval contains the mean of the model's other processes; for eager, the A/A control, it contains 1.
+process on, with the tau that the record assumes; of a run that used a calibration, then with the program's
+own tau. *Holds*: the interval contains the mean of the model's other processes; for eager, the A/A control,
+it contains 1.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from runner.analysis.digits import speedup_text  # noqa: E402
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.statistics import Floats  # noqa: E402
 from runner.analysis.verdicts.averages import geomean  # noqa: E402
+from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
 from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_of  # noqa: E402
@@ -58,6 +60,11 @@ class Processes:
     def estimate(self, numbers: Sequence[int], tau: float) -> PairedEstimate:
         """Of these processes, in this order."""
         return judged(*columns([self.parts[n] for n in numbers]), Between(assumed_sd=tau))
+
+    @property
+    def uncalibrated(self) -> Processes:
+        """As on a machine without a calibration."""
+        return replace(self, tau=assumed_tau(self.candidate, self.mode).sd, calibrated=False)
 
     @property
     def alone(self) -> list[PairedEstimate]:
@@ -154,6 +161,9 @@ def print_tables(every: Sequence[Processes]) -> None:
     taus = [of_tau(*key, members) for key, members in sorted(groups.items())]
     print(tabulate(taus, headers="keys", floatfmt=".2f"), end="\n\n")
     verdicts = [row for key, members in sorted(groups.items()) for row in of_verdicts(*key, members)]
+    for key, members in sorted(groups.items()):
+        if members[0].calibrated:
+            verdicts.extend(of_verdicts(*key, [one.uncalibrated for one in members]))
     print(tabulate(verdicts, headers="keys", floatfmt=".1f"))
 
 
@@ -208,6 +218,7 @@ def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iter
         yield {
             "mode": mode,
             "candidate": candidate,
+            "tau %": f"{100 * members[0].tau:.2f}",
             "processes": name,
             "n": tally["n"],
             **shares,

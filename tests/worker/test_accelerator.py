@@ -210,8 +210,11 @@ def places() -> dict[Place, str]:
     return found
 
 
+PLACES = places()  # once: it parses every file of the harness
+
+
 def name_of(place: Place) -> str:
-    return f"{Path(place[0]).stem}.{places()[place]}:{place[1]}"
+    return f"{Path(place[0]).stem}.{PLACES[place]}:{place[1]}"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -219,7 +222,7 @@ def test_every_number_is_exact(machine: Accelerator, scenario: Callable[[Acceler
     scenario(machine)
 
 
-@pytest.mark.parametrize("place", sampled(4, places()), ids=name_of)
+@pytest.mark.parametrize("place", sampled(4, PLACES), ids=name_of)
 def test_a_wait_that_is_left_out_is_noticed(machine: Accelerator, place: Place) -> None:
     machine.deaf_to = place
     noticed = False
