@@ -218,7 +218,7 @@ def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iter
         yield {
             "mode": mode,
             "candidate": candidate,
-            "tau %": f"{100 * members[0].tau:.2f}",
+            "tau": f"{100 * members[0].tau:.2f} %",
             "processes": name,
             "n": tally["n"],
             **shares,
