@@ -21,12 +21,13 @@ from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts import calibration
+from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.family import assumed_in
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, GroupSummary
+    from runner.store.calibrations import Calibration
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "results" / "headline-cpu"
@@ -154,21 +155,16 @@ def small_rows(small: Numbers) -> Iterator[str]:
         yield average_row(small, f"{suite}, {mode}", ("inductor", suite, mode))
 
 
-def as_calibrated(records: Iterable[Record]) -> list[Record]:
-    """The records as if their runs had used the committed calibration."""
-    (measured,) = calibration.calibrated([*records_below(CALIBRATION)])
-    return [
-        replace(record, assumed_between_sd=assumed_in(record.job, record.candidate, measured).sd)
+def calibrated_rows(suite: str, records: Sequence[Record], calibration: Calibration) -> Iterator[str]:
+    """The verdicts of models in one suite as they were recorded, and as the calibration would have them."""
+    as_calibrated = [
+        replace(record, assumed_between_sd=assumed_in(record.job, record.candidate, calibration).sd)
         for record in records
     ]
-
-
-def calibrated_rows(suite: str, records: Sequence[Record]) -> Iterator[str]:
-    """The verdicts of models in one suite as they were recorded, and with the tau of the calibration."""
-    recorded, calibrated = (Numbers(in_suite(suite, each)) for each in (records, as_calibrated(records)))
+    numbers = [Numbers(in_suite(suite, each)) for each in (records, as_calibrated)]
     for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
-        if (key := (compiler, suite, mode)) in recorded.groups:
-            counts = ["/".join(map(str, n.counts(n.groups[key]))) for n in (recorded, calibrated)]
+        if (key := (compiler, suite, mode)) in numbers[0].groups:
+            counts = ["/".join(map(str, n.counts(n.groups[key]))) for n in numbers]
             yield f"| {compiler}, {mode} | {' | '.join(counts)} |"
 
 
@@ -267,15 +263,18 @@ def lines() -> dict[str, list[str]]:
     records, of_whole = [*records_below(SMALL)], [*records_below(WHOLE)]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
     whole = Numbers(in_suite(WHOLE_NAME, of_whole))
+    (calibration,) = calibrated([*records_below(CALIBRATION)])
     return {
         "README.md": [*first_page(whole, WHOLE_NAME), *first_page(all_small, SMALL_NAME)],
         "docs/RESULTS.md": [*whole_rows(whole), passes(all_small), *causes()],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
         "docs/BIAS.md": [*both_ways(whole, all_small)],
-        "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, [*made_on("AMD", records)])],
+        "results/headline-cpu/README.md": [
+            *calibrated_rows(SMALL_NAME, [*made_on("AMD", records)], calibration)
+        ],
         "results/headline-whole-cpu/README.md": [
             *(row for mode in MODES for row in model_rows(whole, mode)),
-            *calibrated_rows(WHOLE_NAME, of_whole),
+            *calibrated_rows(WHOLE_NAME, of_whole, calibration),
         ],
         "results/headline-whole-cpu/table.csv": table(of_whole),
     }

@@ -8,7 +8,7 @@ how many intervals of the rounds alone contain the mean over processes. *tau*: t
 the rounds, as ``--calibrate`` computes it. *Verdicts*: each process judged alone, then ``auto`` from each
 process on, with the tau that the record assumes; of a run that used a calibration, then with the program's
 own tau. *Holds*: the interval contains the mean of the model's other processes; for eager, the A/A control,
-it contains 1.
+it contains 1. Where ``auto`` used all processes, there are no others.
 """
 
 from __future__ import annotations
@@ -207,13 +207,17 @@ def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iter
             logs = [estimate.log for estimate in one.alone]
             for first in range(len(logs)):
                 used = [first] if name == "one" else one.automatic(first)
-                others = [log for number, log in enumerate(logs) if number not in used] or logs
-                truth = 1.0 if candidate == CONTROL else math.exp(statistics.fmean(others))
+                others = [log for number, log in enumerate(logs) if number not in used]
+                if candidate == CONTROL:
+                    others = [0.0]
                 estimate = one.estimate(used, one.tau)
                 word = verdict(estimate, estimate.p_value, Limits.of(Protocol()))
                 kind = "open" if word in OPEN else "same" if word is Verdict.SAME else "called"
-                tally.update({"n": 1, kind: 1, "held": estimate.within(truth), "processes": len(used)})
-        shares = {f"{kind} %": 100 * tally[kind] / tally["n"] for kind in ("held", "called", "same", "open")}
+                tally.update({"n": 1, kind: 1, "processes": len(used)})
+                if others:
+                    held = estimate.within(math.exp(statistics.fmean(others)))
+                    tally.update({"held": held, "known": 1})
+        shares = {f"{kind} %": 100 * tally[kind] / tally["n"] for kind in ("called", "same", "open")}
         mean = tally["processes"] / tally["n"]
         yield {
             "mode": mode,
@@ -221,6 +225,7 @@ def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iter
             "tau": f"{100 * members[0].tau:.2f} %",
             "processes": name,
             "n": tally["n"],
+            "held": f"{tally['held']} of {tally['known']}",
             **shares,
             "mean": mean,
         }
