@@ -28,6 +28,7 @@ from harness.schema import (
 )
 from runner.analysis.comparison import Finding
 from runner.analysis.derive import summarize
+from runner.analysis.verdicts.family import assumed_in
 from runner.reports.console import print_answer, print_report
 
 T = TypeVar("T")
@@ -187,6 +188,7 @@ def make_record(
         reproduce=f"python suites/toys.py --only='{job.case.name}' --compilers={candidate}",
         started="2026-01-01T00:00:00.000+00:00",
         ended="2026-01-01T00:01:00.000+00:00",
+        assumed_between_sd=assumed_in(job, candidate, ()).sd,
     )
 
 

@@ -4,7 +4,7 @@
     python results/calibration/replay.py results/aa-control results/aa-precision ...
 
 Nothing is stopped, everything is judged as one process. Kept beside the results of the simulation. No check
-covers it: it may need the program of its day (2026-11-24).
+covers it: it may need the program of its day (2026-11-26).
 """
 
 import json
@@ -23,12 +23,12 @@ from benchmarks.calibration import Floats, told  # noqa: E402 - nothing is insta
 from harness.codec import from_json  # noqa: E402
 from harness.schema import Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
+from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
 
 
-def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:
-    """Mode and d of every process of every control that was stored; some files have a job many times."""
+def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:
+    """The assumed tau and d of every process of every control that was stored; some files have a job many times."""
     for file in sorted(folder.rglob("*.jsonl")):
         for text in file.read_text(encoding="utf-8").splitlines():
             try:
@@ -40,14 +40,15 @@ def sequences(folder: Path) -> Iterator[tuple[str, Floats]]:
                 continue
             logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
             ends = np.cumsum(samples.rounds_by_process or (len(samples),))[:-1]
-            yield from ((record.job.case.mode.value, part) for part in np.split(logs, ends))
+            tau = assumed_today(record).sd
+            yield from ((tau, part) for part in np.split(logs, ends))
 
 
 def replay(folders: Sequence[Path]) -> None:
     estimates = {
         folder.name: [
-            judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=assumed_tau("eager", mode).sd))
-            for mode, d in sequences(folder)
+            judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=tau))
+            for tau, d in sequences(folder)
             if d.size >= 10
         ]
         for folder in folders

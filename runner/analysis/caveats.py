@@ -133,21 +133,25 @@ def _keeps_heap(job: Job) -> bool:
 
 
 def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:
-    """What intervals of one process assume: ``training: aot_eager 0.4 %, inductor 0.6 %``, by source."""
-    sources: dict[str, dict[str, dict[str, None]]] = {}
+    """What intervals of one process assume: ``training: aot_eager 0.4 %, inductor 0.6 or 2 %``, by source."""
+    sources: dict[str, dict[str, dict[str, set[float]]]] = {}
     for c in comparisons:
         if c.estimate is not None and c.estimate.assumed_sd is not None:
-            text = f"{c.compiler} {share_text(c.estimate.assumed_sd)}"
             modes = sources.setdefault(age_text(c.record.calibrated, c.record.started), {})
-            modes.setdefault(c.record.job.case.mode.value, {})[text] = None
+            compilers = modes.setdefault(c.record.job.case.mode.value, {})
+            compilers.setdefault(c.compiler, set()).add(c.estimate.assumed_sd)
     for calibrated, modes in sources.items():
-        values = "; ".join(f"{mode}: {', '.join(texts)}" for mode, texts in modes.items())
+        values = "; ".join(f"{mode}: {_taus_text(compilers)}" for mode, compilers in modes.items())
         kind, measured = (
             (f"this machine's variation between processes, calibrated on {calibrated},", "--processes=N")
             if calibrated
             else ("an assumed variation between processes", "--calibrate or --processes=N")
         )
         yield f"intervals of one process include {kind} ({values}; {measured} measures it)"
+
+
+def _taus_text(compilers: Mapping[str, set[float]]) -> str:
+    return ", ".join(f"{name} {' or '.join(map(share_text, sorted(sds)))}" for name, sds in compilers.items())
 
 
 def age_text(calibrated: str, day: str) -> str:

@@ -26,6 +26,7 @@ from harness.schema import (
     Where,
 )
 from harness.timing.measure import placement
+from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
@@ -165,7 +166,7 @@ class JobState:
     ) -> Record:
         env = self._env(candidate)
         reported, state = self.reported[env], state or CandidateState(status=status)
-        assumed = None if state.samples is None else self.assumed(candidate)
+        assumed = None if state.samples is None else self.assumed(candidate, state.samples.baseline_s)
         if failure is not None:
             failure = replace(failure, log=failure.log or self.context.place.logs[env])
         return Record(
@@ -191,10 +192,10 @@ class JobState:
             calibrated="" if assumed is None else assumed.calibrated,
         )
 
-    def assumed(self, candidate: str) -> Assumed:
+    def assumed(self, candidate: str, baseline_s: Column) -> Assumed:
         """tau of a candidate, from the calibration of this machine if there is one."""
         facts = self.reported[self._env(candidate)].environment
-        return assumed_in(self.job, candidate, matching(self.context.calibrations, facts))
+        return assumed_in(self.job, candidate, baseline_s, matching(self.context.calibrations, facts))
 
     def _env(self, candidate: str) -> str:
         return split_candidate(self.job, candidate)[1].name if self.job.environments else ""
@@ -373,7 +374,10 @@ class JobSession:
     def _next(self, rounds: PairedRounds) -> Decision:
         states = self._candidate_states
         pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
-        tau = {name: self._state.assumed(name).sd if name in states else ASSUMED_ACROSS for name in pairs}
+        tau = {
+            name: self._state.assumed(name, baseline_s).sd if name in states else ASSUMED_ACROSS
+            for name, (baseline_s, _) in pairs.items()
+        }
         again = not any(state.measured_again for state in states.values())
         return decide(self._job.protocol, pairs, rounds.elapsed_s, tau, again=again)
 

@@ -22,7 +22,8 @@ IDENTITY = ("cpu", "device_name", "torch", "threads", "allocator")
 class Tau:
     """The standard deviation of the log speedup between processes, of a kind of candidate in a mode.
 
-    ``sd`` is the value that intervals assume; ``low`` and ``high`` are the 95 % interval of the measured one.
+    ``short``: of models with a short step of eager on a CPU. ``sd`` is the value that intervals assume;
+    ``low`` and ``high`` are the 95 % interval of the measured one.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Tau:
     high: float
     models: int
     processes: int  # of all models together
+    short: bool = True  # older calibrations do not tell; most of their steps were short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,20 @@ from scipy import special
 
 from harness.schema import AS_FOUND, Compilation, Mode, Record, Scalar
 from runner.analysis.derive import summarize
-from runner.analysis.verdicts.between import ASSUMED, Assumed, Pool, assumed_tau, kind_of, moderated, pooled
+from runner.analysis.verdicts.between import (
+    ASSUMED,
+    SHORT_STEP,
+    Assumed,
+    Pool,
+    assumed_tau,
+    kind_of,
+    moderated,
+    pooled,
+)
 from runner.analysis.verdicts.calibration import calibrated, tau_of
 from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.decision import T_95, Z_95
+from runner.analysis.verdicts.family import assumed_in
 from runner.cli.actions.measure import MeasureRequest
 from runner.errors import UsageError
 from runner.plan.jobs import plan
@@ -39,6 +49,18 @@ def test_every_candidate_has_a_kind(candidate: str, kind: str) -> None:
     assert kind_of(candidate) == kind
     for mode in ("inference", "training", "generate"):
         assert assumed_tau(candidate, mode).sd in ASSUMED.values()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "device", "short"),
+    [((), "cpu", False), ((0.01, 0.01, 0.5), "cpu", True), ((0.06,), "cpu", False), ((0.01,), "cuda", False)],
+)
+def test_a_compiler_varies_more_where_eager_s_step_on_a_cpu_is_short(
+    seconds: tuple[float, ...], device: str, short: bool
+) -> None:
+    job = replace(make_job(), device=device)
+    assert (assumed_in(job, "inductor", seconds).sd == SHORT_STEP) is short
+    assert assumed_in(job, "eager", seconds).sd == ASSUMED["eager", "training"]
 
 
 def test_eager_of_another_precision_varies_like_a_compiler() -> None:
@@ -154,13 +176,19 @@ def test_models_that_differ_are_held_on_average() -> None:
 
 
 def in_processes(
-    rng: np.random.Generator, tau: float, candidate: str, mode: Mode, noise: float = 0.01
+    rng: np.random.Generator,
+    tau: float,
+    candidate: str,
+    mode: Mode,
+    *,
+    noise: float = 0.01,
+    step_s: float = 1.0,
 ) -> Record:
     centers = np.repeat(rng.normal(0, tau, PROCESSES), 20)
-    times = tuple(np.exp(-centers + rng.normal(0, noise, centers.size)))
+    times = tuple(step_s * np.exp(-centers + rng.normal(0, noise, centers.size)))
     samples = replace(
         make_samples(rounds=len(times)),
-        baseline_s=(1.0,) * len(times),
+        baseline_s=(step_s,) * len(times),
         candidate_s=times,
         rounds_by_process=(20,) * PROCESSES,
     )
@@ -168,13 +196,16 @@ def in_processes(
     return replace(record, samples=samples, environment=FACTS, ended="2026-11-20T10:00:00+00:00")
 
 
-def test_records_of_several_processes_calibrate_each_candidate_and_mode() -> None:
+def test_records_of_several_processes_calibrate_each_candidate_mode_and_step() -> None:
     rng = np.random.default_rng(3)
     records = [in_processes(rng, 0.02, "inductor", Mode.TRAINING) for _ in range(MODELS)]
     records += [in_processes(rng, 0.0, "eager", Mode.INFERENCE) for _ in range(MODELS)]
+    records += [in_processes(rng, 0.01, "inductor", Mode.TRAINING, step_s=0.01) for _ in range(MODELS)]
     (found,) = calibrated(records)
-    control, compiler = found.taus
+    control, compiler, in_short_steps = found.taus
     assert (control.kind, control.mode, control.models, control.processes) == ("eager", "inference", 5, 20)
+    assert [tau.short for tau in found.taus] == [False, False, True]
+    assert in_short_steps.low < 0.01 < in_short_steps.high < compiler.high
     assert control.low == 0 <= control.sd < 0.004
     assert compiler.low < 0.02 < compiler.sd
     assert found.date == "2026-11-20"
@@ -200,11 +231,13 @@ CALIBRATION = Calibration(
 
 
 def test_a_kind_without_a_value_has_that_of_the_compilers_or_of_the_program() -> None:
-    assert assumed_tau("eager", "training", calibration=CALIBRATION) == Assumed(0.0, "2026-11-20")
-    assert assumed_tau("torchscript", "training", calibration=CALIBRATION).sd == 0.01
-    assert assumed_tau("inductor", "generate", calibration=CALIBRATION) == Assumed(
-        ASSUMED["inductor", "inference"]
-    )
+    def assumed(candidate: str, mode: str, *, short: bool = True) -> Assumed:
+        return assumed_tau(candidate, mode, short=short, calibration=CALIBRATION)
+
+    assert assumed("eager", "training") == Assumed(0.0, "2026-11-20")
+    assert assumed("torchscript", "training").sd == 0.01
+    assert assumed("inductor", "generate") == Assumed(SHORT_STEP)
+    assert assumed("inductor", "training", short=False) == Assumed(ASSUMED["inductor", "training"])
 
 
 def test_the_file_has_one_calibration_of_each_condition(tmp_path: Path) -> None:
@@ -224,6 +257,8 @@ def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:
     summary = summarize([record])
     assert "calibrated on 2026-11-20, 3 days before, (training: inductor 0.6 %;" in summary.caveats[-1]
     assert processes_cell(summary.comparisons[0]) == "0.6 % calibrated 2026-11-20"
+    short = replace(record, assumed_between_sd=SHORT_STEP)
+    assert "(training: inductor 0.6 % or 2.3 %;" in summarize([record, short]).caveats[-1]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from harness.schema import Record
 from runner.analysis.verdicts.between import kind_of, tau_mode
 from runner.analysis.verdicts.decision import Spread, spread_of
+from runner.analysis.verdicts.family import is_short
 from runner.store.calibrations import Calibration, Tau, conditions_of
 
 ONE_SIDED = 0.8
@@ -35,26 +36,27 @@ def calibrated(records: Sequence[Record]) -> tuple[Calibration, ...]:
 
 
 def _of_device(records: Sequence[Record]) -> Calibration:
-    spreads: dict[tuple[str, str], list[Spread]] = {}
+    spreads: dict[tuple[str, bool, str], list[Spread]] = {}
     for record in records:
         samples = record.samples
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
-        if spread:
-            key = (tau_mode(record.job.case.mode.value), kind_of(record.candidate))
+        if samples and spread:
+            short = is_short(record.job, samples.baseline_s)
+            key = (tau_mode(record.job.case.mode.value), short, kind_of(record.candidate))
             spreads.setdefault(key, []).append(spread)
     return Calibration(
         date=max(record.ended for record in records)[:10],
         conditions=conditions_of(records[0].environment),
         taus=tuple(
-            tau_of(kind, mode, members)
-            for (mode, kind), members in sorted(spreads.items())
+            tau_of(kind, mode, members, short=short)
+            for (mode, short, kind), members in sorted(spreads.items())
             if median(explained for _, _, explained in members) <= NOISIEST**2
         ),
     )
 
 
-def tau_of(kind: str, mode: str, spreads: Sequence[Spread]) -> Tau:
-    """tau of the models of a kind and mode: their variance between processes beyond that of their rounds.
+def tau_of(kind: str, mode: str, spreads: Sequence[Spread], *, short: bool = True) -> Tau:
+    """tau of the models of a kind, mode and step: their variance between processes beyond their rounds' own.
 
     Its interval is the Q-profile of Viechtbauer (2007): with the true tau, the sum over models of (P - 1) *
     variance between P processes / (tau^2 + variance that the rounds explain) follows chi squared.
@@ -75,6 +77,7 @@ def tau_of(kind: str, mode: str, spreads: Sequence[Spread]) -> Tau:
     return Tau(
         kind=kind,
         mode=mode,
+        short=short,
         sd=end(ONE_SIDED),
         low=end(0.025),
         high=end(0.975),

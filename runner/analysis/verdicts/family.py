@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from harness.devices import of
 from harness.schema import Job, Record
 from runner.analysis.estimate import PairedEstimate
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed, assumed_tau
+from runner.analysis.statistics import Column
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, Assumed, assumed_tau
 from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.store.calibrations import Calibration
@@ -38,11 +42,19 @@ def _estimate(record: Record, spreads: Sequence[Spread]) -> PairedEstimate | Non
 def assumed_of(record: Record) -> float:
     """tau of the record's candidate: that of the record, or today's where the record is older."""
     known = record.assumed_between_sd
-    return assumed_in(record.job, record.candidate).sd if known is None else known
+    return assumed_today(record).sd if known is None else known
 
 
-def assumed_in(job: Job, candidate: str, calibration: Calibration | None = None) -> Assumed:
-    """tau of a candidate of a job over its own baseline, as assumed today."""
+def assumed_today(record: Record) -> Assumed:
+    """tau that the record's samples would get today without a calibration, whatever the record has."""
+    baseline_s = () if record.samples is None else record.samples.baseline_s
+    return assumed_in(record.job, record.candidate, baseline_s)
+
+
+def assumed_in(
+    job: Job, candidate: str, baseline_s: Column, calibration: Calibration | None = None
+) -> Assumed:
+    """tau of a candidate of a job over its own baseline, as assumed today. ``baseline_s``: eager's times."""
     compiler = candidate
     if job.environments and candidate in job.candidates:
         compiler, _ = split_candidate(job, candidate)
@@ -50,8 +62,19 @@ def assumed_in(job: Job, candidate: str, calibration: Calibration | None = None)
             return Assumed(
                 ASSUMED_ACROSS
             )  # its baseline is the reference environment's eager, another process
-    control = job.baseline_dtype in (None, job.dtype)
-    return assumed_tau(compiler, job.case.mode.value, control=control, calibration=calibration)
+    return assumed_tau(
+        compiler,
+        job.case.mode.value,
+        short=is_short(job, baseline_s),
+        control=job.baseline_dtype in (None, job.dtype),
+        calibration=calibration,
+    )
+
+
+def is_short(job: Job, baseline_s: Column) -> bool:
+    """Whether eager's step on a CPU is short. Without times, it is not."""
+    on_cpu = len(baseline_s) > 0 and not of(job.device).accelerated
+    return on_cpu and float(np.median(baseline_s)) < SHORT_STEP_S
 
 
 def _group(record: Record) -> Group:

@@ -102,6 +102,7 @@ def _table(calibration: Calibration) -> Table:
 
     columns: list[TextColumn[Tau]] = [
         TextColumn("mode", lambda tau: tau.mode),
+        TextColumn("step", lambda tau: "short" if tau.short else "long"),
         TextColumn("candidate", lambda tau: tau.kind),
         TextColumn("tau, 95 % interval", lambda tau: f"{share_text(tau.low)} to {share_text(tau.high)}"),
         TextColumn("assumed from now on", lambda tau: share_text(tau.sd), number=True),

@@ -118,7 +118,7 @@ def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Ite
         f"variation between processes: calibrated on {age_text(known.date, record.ended)}"
         if known is not None
         else "variation between processes: not calibrated under these conditions; --calibrate measures it "
-        "in about 10 minutes, and later verdicts use it"
+        "in 20 to 40 minutes, and later verdicts use it"
     )
 
 
