@@ -22,7 +22,7 @@ from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.calibration import calibrated
-from runner.analysis.verdicts.family import assumed_in
+from runner.analysis.verdicts.family import assumed_today
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
@@ -48,12 +48,16 @@ POOLED = "cpu"  # in place of the name of a processor
 
 
 def records_below(folder: Path) -> Iterator[Record]:
-    """The first record of each job and candidate, of a run or of all runs in the folder."""
+    """The first record of each job and candidate, of a run or of all runs in the folder.
+
+    Each has the variation between processes that is assumed today, whatever was assumed on its day.
+    """
     first: dict[tuple[str, str], Record] = {}
     for file in sorted([*folder.glob("records.jsonl")] or folder.glob("*/records.jsonl")):
         for record in read_records(file).records:
             first.setdefault((record.job.key, record.candidate), record)
-    yield from first.values()
+    for record in first.values():
+        yield replace(record, assumed_between_sd=assumed_today(record).sd)
 
 
 def processor(device: str) -> str:
@@ -155,16 +159,15 @@ def small_rows(small: Numbers) -> Iterator[str]:
         yield average_row(small, f"{suite}, {mode}", ("inductor", suite, mode))
 
 
-def calibrated_rows(suite: str, records: Sequence[Record], calibration: Calibration) -> Iterator[str]:
-    """The verdicts of models in one suite as they were recorded, and as the calibration would have them."""
-    as_calibrated = [
-        replace(record, assumed_between_sd=assumed_in(record.job, record.candidate, calibration).sd)
-        for record in records
-    ]
-    numbers = [Numbers(in_suite(suite, each)) for each in (records, as_calibrated)]
+def calibrated_rows(
+    suite: str, records: Sequence[Record], numbers: Numbers, calibration: Calibration
+) -> Iterator[str]:
+    """The verdicts of models in one suite, and as the calibration would have them."""
+    again = [replace(r, assumed_between_sd=assumed_today(r, calibration).sd) for r in records]
+    groups = Numbers(in_suite(suite, again)).groups
     for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
-        if (key := (compiler, suite, mode)) in numbers[0].groups:
-            counts = ["/".join(map(str, n.counts(n.groups[key]))) for n in numbers]
+        if (key := (compiler, suite, mode)) in groups:
+            counts = ("/".join(map(str, numbers.counts(g))) for g in (numbers.groups[key], groups[key]))
             yield f"| {compiler}, {mode} | {' | '.join(counts)} |"
 
 
@@ -264,17 +267,17 @@ def lines() -> dict[str, list[str]]:
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
     whole = Numbers(in_suite(WHOLE_NAME, of_whole))
     (calibration,) = calibrated([*records_below(CALIBRATION)])
+    on_epyc = [*made_on("AMD", records)]
+    epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     return {
         "README.md": [*first_page(whole, WHOLE_NAME), *first_page(all_small, SMALL_NAME)],
         "docs/RESULTS.md": [*whole_rows(whole), passes(all_small), *causes()],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
         "docs/BIAS.md": [*both_ways(whole, all_small)],
-        "results/headline-cpu/README.md": [
-            *calibrated_rows(SMALL_NAME, [*made_on("AMD", records)], calibration)
-        ],
+        "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for mode in MODES for row in model_rows(whole, mode)),
-            *calibrated_rows(WHOLE_NAME, of_whole, calibration),
+            *calibrated_rows(WHOLE_NAME, of_whole, whole, calibration),
         ],
         "results/headline-whole-cpu/table.csv": table(of_whole),
     }

@@ -3,11 +3,11 @@
     python runner.py --processes=10 -n20 --threads=1 ...        # any run with several processes of each model
     python results/verdicts-cpu/how.py logs/RUN [MORE ...]      # reads such runs
 
-*Models*: the standard deviation between the processes of each model, beside what their rounds explain, and
-how many intervals of the rounds alone contain the mean over processes. *tau*: the standard deviation beyond
-the rounds, as ``--calibrate`` computes it. *Verdicts*: each process judged alone, then ``auto`` from each
-process on, with the tau that the record assumes; of a run that used a calibration, then with the program's
-own tau. *Holds*: the interval contains the mean of the model's other processes; for eager, the A/A control,
+*Models*: eager's step, the standard deviation between the processes of each model, beside what their rounds
+explain, and how many intervals of the rounds alone contain the mean over processes. *tau*: the standard
+deviation beyond the rounds, as ``--calibrate`` computes it, by the length of eager's step. *Verdicts*: each
+process judged alone, then ``auto`` from each process on, with the tau that the records assume, then with
+the one that the program would assume today without a calibration. *Holds*: the interval contains the mean of the model's other processes; for eager, the A/A control,
 it contains 1. Where ``auto`` used all processes, there are no others.
 """
 
@@ -29,18 +29,18 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
-from harness.schema import Protocol, Record  # noqa: E402
+from harness.schema import Job, Protocol, Record  # noqa: E402
 from runner.analysis.comparison import CONTROL  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.digits import speedup_text  # noqa: E402
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.statistics import Floats  # noqa: E402
 from runner.analysis.verdicts.averages import geomean  # noqa: E402
-from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
-from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
+from runner.analysis.verdicts.calibration import calibrated, tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
-from runner.analysis.verdicts.family import assumed_of  # noqa: E402
+from runner.analysis.verdicts.family import assumed_in, assumed_of, assumed_today, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
+from runner.store.calibrations import Calibration  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
 OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
@@ -50,12 +50,17 @@ OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
 class Processes:
     """The log ratios of each process's rounds, of a model and candidate. ``tau``: assumed for one process."""
 
-    model: str
-    mode: str
+    job: Job
     candidate: str
     parts: tuple[Floats, ...]
+    step_s: float
     tau: float
+    today: float  # tau that the program assumes without a calibration
     calibrated: bool
+
+    @property
+    def group(self) -> tuple[str, str]:
+        return "short" if is_short(self.job, [self.step_s]) else "long", self.candidate
 
     def estimate(self, numbers: Sequence[int], tau: float) -> PairedEstimate:
         """Of these processes, in this order."""
@@ -64,7 +69,12 @@ class Processes:
     @property
     def uncalibrated(self) -> Processes:
         """As on a machine without a calibration."""
-        return replace(self, tau=assumed_tau(self.candidate, self.mode).sd, calibrated=False)
+        return replace(self, tau=self.today, calibrated=False)
+
+    def as_of(self, calibration: Calibration) -> Processes:
+        """As on a machine with this calibration."""
+        assumed = assumed_in(self.job, self.candidate, [self.step_s], calibration)
+        return replace(self, tau=assumed.sd, calibrated=bool(assumed.calibrated))
 
     @property
     def alone(self) -> list[PairedEstimate]:
@@ -88,22 +98,22 @@ def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats, tuple[int, ...]]:
 
 
 def processes_of(records: Sequence[Record]) -> list[Processes]:
-    """Of records that share model, mode and candidate, the processes of all, if there are several."""
-    members: dict[tuple[str, str, str], list[Record]] = {}
+    """Of records that share job and candidate, the processes of all, if there are several."""
+    members: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.samples is not None:
-            key = record.job.case.name, record.job.case.mode.value, record.candidate
-            members.setdefault(key, []).append(record)
+            members.setdefault((record.job.key, record.candidate), []).append(record)
     every = (
         Processes(
-            model=model,
-            mode=mode,
+            job=alike[0].job,
             candidate=candidate,
             parts=tuple(part for record in alike for part in parts_of(record)),
+            step_s=statistics.median(time for r in alike if r.samples for time in r.samples.baseline_s),
             tau=assumed_of(alike[0]),
+            today=assumed_today(alike[0]).sd,
             calibrated=bool(alike[0].calibrated),
         )
-        for (model, mode, candidate), alike in members.items()
+        for (_, candidate), alike in members.items()
     )
     return [one for one in every if len(one.parts) > 1]
 
@@ -119,9 +129,14 @@ def parts_of(record: Record) -> list[Floats]:
 def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs made with --processes")
+    parser.add_argument("--calibration", type=Path, help="instead of the records' tau, what this run calibrates")
     options = parser.parse_args()
     runs = [read_records(folder / "records.jsonl").records for folder in options.runs]
-    print_tables(processes_of([record for records in runs for record in records]))
+    processes = processes_of([record for records in runs for record in records])
+    if options.calibration:
+        (calibration,) = calibrated(read_records(options.calibration / "records.jsonl").records)
+        processes = [one.as_of(calibration) for one in processes]
+    print_tables(processes)
 
     factors = [row for number, records in enumerate(runs, start=1) for row in of_allocator(number, records)]
     if factors:
@@ -157,12 +172,12 @@ def print_tables(every: Sequence[Processes]) -> None:
     print(tabulate([of_model(one) for one in every], headers="keys", floatfmt=".2f"), end="\n\n")
     groups: dict[tuple[str, str], list[Processes]] = {}
     for one in every:
-        groups.setdefault((one.mode, one.candidate), []).append(one)
+        groups.setdefault(one.group, []).append(one)
     taus = [of_tau(*key, members) for key, members in sorted(groups.items())]
     print(tabulate(taus, headers="keys", floatfmt=".2f"), end="\n\n")
     verdicts = [row for key, members in sorted(groups.items()) for row in of_verdicts(*key, members)]
     for key, members in sorted(groups.items()):
-        if members[0].calibrated:
+        if any(one.calibrated or one.tau != one.today for one in members):
             verdicts.extend(of_verdicts(*key, [one.uncalibrated for one in members]))
     print(tabulate(verdicts, headers="keys", floatfmt=".1f"))
 
@@ -173,9 +188,10 @@ def of_model(one: Processes) -> Mapping[str, object]:
     widths = [estimate.rounds_half for estimate in alone if estimate.rounds_half is not None]
     held = sum(estimate.within(mean.factor) for estimate in alone)
     return {
-        "model": one.model,
-        "mode": one.mode,
+        "model": one.job.case.name,
+        "mode": one.job.case.mode.value,
         "candidate": one.candidate,
+        "eager, ms": 1e3 * one.step_s,
         "processes": len(alone),
         "speedup [95 %]": f"{mean.factor:.3f} [{mean.low:.3f}, {mean.high:.3f}]",
         "sd between %": 100 * (mean.between_sd or 0.0),
@@ -184,22 +200,27 @@ def of_model(one: Processes) -> Mapping[str, object]:
     }
 
 
-def of_tau(mode: str, candidate: str, members: Sequence[Processes]) -> Mapping[str, object]:
+def of_tau(length: str, candidate: str, members: Sequence[Processes]) -> Mapping[str, object]:
     spreads = [spread for one in members if (spread := spread_of(*columns(one.parts)))]
-    tau = tau_of(candidate, mode, spreads)
+    tau = tau_of(candidate, length, spreads)
     return {
-        "mode": mode,
+        "steps": length,
         "candidate": candidate,
         "models": tau.models,
         "processes": tau.processes,
         "tau %": f"{100 * tau.low:.2f} to {100 * tau.high:.2f}",
         "80 % end": 100 * tau.sd,
-        "assumed": 100 * members[0].tau,
+        "assumed": taus_text(members),
         "by --calibrate": members[0].calibrated,
     }
 
 
-def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iterator[Mapping[str, object]]:
+def taus_text(members: Sequence[Processes]) -> str:
+    ends = dict.fromkeys((min(one.tau for one in members), max(one.tau for one in members)))
+    return " to ".join(f"{100 * tau:.2f}" for tau in ends) + " %"
+
+
+def of_verdicts(length: str, candidate: str, members: Sequence[Processes]) -> Iterator[Mapping[str, object]]:
     """One process, then ``auto``."""
     for name in ("one", "auto"):
         tally: Counter[str] = Counter()
@@ -220,9 +241,9 @@ def of_verdicts(mode: str, candidate: str, members: Sequence[Processes]) -> Iter
         shares = {f"{kind} %": 100 * tally[kind] / tally["n"] for kind in ("called", "same", "open")}
         mean = tally["processes"] / tally["n"]
         yield {
-            "mode": mode,
+            "steps": length,
             "candidate": candidate,
-            "tau": f"{100 * members[0].tau:.2f} %",
+            "tau": taus_text(members),
             "processes": name,
             "n": tally["n"],
             "held": f"{tally['held']} of {tally['known']}",

@@ -45,10 +45,10 @@ def assumed_of(record: Record) -> float:
     return assumed_today(record).sd if known is None else known
 
 
-def assumed_today(record: Record) -> Assumed:
-    """tau that the record's samples would get today without a calibration, whatever the record has."""
+def assumed_today(record: Record, calibration: Calibration | None = None) -> Assumed:
+    """tau that the record's samples would get today, whatever the record has."""
     baseline_s = () if record.samples is None else record.samples.baseline_s
-    return assumed_in(record.job, record.candidate, baseline_s)
+    return assumed_in(record.job, record.candidate, baseline_s, calibration)
 
 
 def assumed_in(
