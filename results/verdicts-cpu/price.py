@@ -109,7 +109,14 @@ def measured(job, folder: Path, imports_s: float) -> dict:
         f"{job.key}: {first:.0f} s, {whole:.0f} s, {len(pauses) + 1} processes", file=sys.stderr, flush=True
     )
     # one process of its own closes a verdict where ``auto`` needs no second one, too
-    return {"job": job.key, "first_s": first, "whole_s": whole, "records": [to_json(one) for one in records]}
+    ends = [*pauses, whole]  # of each process
+    return {
+        "job": job.key,
+        "first_s": first,
+        "whole_s": whole,
+        "ends_s": ends,
+        "records": [to_json(one) for one in records],
+    }
 
 
 def print_table(rows: list) -> None:

@@ -13,7 +13,7 @@ from harness.schema import AS_FOUND, Compilation, Mode, Record, Scalar
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.between import (
     ASSUMED,
-    SHORT_STEP,
+    SHORT_STEP_TAU,
     Assumed,
     Pool,
     assumed_tau,
@@ -59,7 +59,7 @@ def test_a_compiler_varies_more_where_eager_s_step_on_a_cpu_is_short(
     seconds: tuple[float, ...], device: str, short: bool
 ) -> None:
     job = replace(make_job(), device=device)
-    assert (assumed_in(job, "inductor", seconds).sd == SHORT_STEP) is short
+    assert (assumed_in(job, "inductor", seconds).sd == SHORT_STEP_TAU) is short
     assert assumed_in(job, "eager", seconds).sd == ASSUMED["eager", "training"]
 
 
@@ -236,7 +236,7 @@ def test_a_kind_without_a_value_has_that_of_the_compilers_or_of_the_program() ->
 
     assert assumed("eager", "training") == Assumed(0.0, "2026-11-20")
     assert assumed("torchscript", "training").sd == 0.01
-    assert assumed("inductor", "generate") == Assumed(SHORT_STEP)
+    assert assumed("inductor", "generate") == Assumed(SHORT_STEP_TAU)
     assert assumed("inductor", "training", short=False) == Assumed(ASSUMED["inductor", "training"])
 
 
@@ -257,7 +257,7 @@ def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:
     summary = summarize([record])
     assert "calibrated on 2026-11-20, 3 days before, (training: inductor 0.6 %;" in summary.caveats[-1]
     assert processes_cell(summary.comparisons[0]) == "0.6 % calibrated 2026-11-20"
-    short = replace(record, assumed_between_sd=SHORT_STEP)
+    short = replace(record, assumed_between_sd=SHORT_STEP_TAU)
     assert "(training: inductor 0.6 % or 2.3 %;" in summarize([record, short]).caveats[-1]
 
 

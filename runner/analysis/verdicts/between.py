@@ -30,7 +30,7 @@ ASSUMED: dict[tuple[str, str], float] = {
     ("other", "training"): 0.006,
 }
 SHORT_STEP_S = 0.06
-SHORT_STEP = 0.023
+SHORT_STEP_TAU = 0.023
 """The least tau of a compiler where eager's step on a CPU is shorter than ``SHORT_STEP_S``.
 
 In longer steps, intervals with the values of ``ASSUMED`` held on two processors. In such steps they held on
@@ -91,7 +91,7 @@ def assumed_tau(
         compilers = [sd for name, sd in known.items() if name != "eager"]
         if kind in known or (kind != "eager" and compilers):
             return Assumed(known[kind] if kind in known else max(compilers), calibration.date)
-    least = SHORT_STEP if short and kind != "eager" else 0.0
+    least = SHORT_STEP_TAU if short and kind != "eager" else 0.0
     return Assumed(max(least, ASSUMED[kind, mode]))
 
 
