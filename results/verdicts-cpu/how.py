@@ -98,12 +98,12 @@ def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats, tuple[int, ...]]:
 
 
 def processes_of(records: Sequence[Record]) -> list[Processes]:
-    """Of records that share job and candidate, the processes of all, if there are several."""
+    """Of records that share job and candidate, the processes of all."""
     members: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.samples is not None:
             members.setdefault((record.job.key, record.candidate), []).append(record)
-    every = (
+    return [
         Processes(
             job=alike[0].job,
             candidate=candidate,
@@ -114,8 +114,7 @@ def processes_of(records: Sequence[Record]) -> list[Processes]:
             calibrated=bool(alike[0].calibrated),
         )
         for (_, candidate), alike in members.items()
-    )
-    return [one for one in every if len(one.parts) > 1]
+    ]
 
 
 def parts_of(record: Record) -> list[Floats]:
@@ -132,7 +131,8 @@ def main() -> None:
     parser.add_argument("--calibration", type=Path, help="instead of the records' tau, what this run calibrates")
     options = parser.parse_args()
     runs = [read_records(folder / "records.jsonl").records for folder in options.runs]
-    processes = processes_of([record for records in runs for record in records])
+    every = processes_of([record for records in runs for record in records])
+    processes = [one for one in every if len(one.parts) > 1]
     if options.calibration:
         (calibration,) = calibrated(read_records(options.calibration / "records.jsonl").records)
         processes = [one.as_of(calibration) for one in processes]

@@ -2,6 +2,7 @@
 
     taskset -c 1 python results/verdicts-cpu/price.py --minutes 20 --keep logs/price    # measures, then prints
     python results/verdicts-cpu/price.py --keep logs/price --minutes 0                  # prints
+    ... --minutes 0 --calibration results/verdicts-cpu/calibrate    # from the same processes: had it been calibrated
 
 Ten models of each suite, in a random order that is always the same; inference and training in turn;
 inductor, parity checked, empty compile caches for each job, one thread. A job is measured alone. Without
@@ -26,18 +27,23 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from harness.codec import from_json, to_json  # noqa: E402 - nothing is installed
-from harness.schema import Record  # noqa: E402
-from runner.analysis.derive import summarize  # noqa: E402
+from harness.schema import Protocol, Record  # noqa: E402
+from how import processes_of  # noqa: E402
+from runner.analysis.estimate import Limits, PairedEstimate  # noqa: E402
+from runner.analysis.verdicts.calibration import calibrated  # noqa: E402
+from runner.analysis.verdicts.decision import verdict  # noqa: E402
 from runner.cli.commands import job_command  # noqa: E402
 from runner.cli.parser import given  # noqa: E402
 from runner.engine import JobContext, Pause, Place  # noqa: E402
 from runner.engine.launch import measure_in_turns  # noqa: E402
 from runner.plan.checks import run_config  # noqa: E402
 from runner.plan.jobs import plan  # noqa: E402
-from runner.store.calibrations import read_calibrations  # noqa: E402
+from runner.store.calibrations import Calibration, read_calibrations  # noqa: E402
+from runner.store.record_file import read_records  # noqa: E402
 
 SUITES = {"tiny_gpt": "", "timm_models": ", timm", "huggingface": ", transformers.modeling_utils"}
 MODELS = 10  # of each suite
+CLOSED = ("faster", "slower", "same")
 
 
 def main() -> None:
@@ -46,6 +52,7 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, required=True, help="begin no job after this time")
     parser.add_argument("--keep", type=Path, required=True)
+    parser.add_argument("--calibration", type=Path, help="a run of --calibrate; its values of tau decide")
     options = parser.parse_args()
     options.keep.mkdir(parents=True, exist_ok=True)
     file = options.keep / "price.jsonl"
@@ -60,7 +67,10 @@ def main() -> None:
             rows.append(measured(job, options.keep / job.key, imports[job.case.suite]))
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(rows[-1]) + "\n")
-    print_table(rows)
+    known = None
+    if options.calibration:
+        (known,) = calibrated(read_records(options.calibration / "records.jsonl").records)
+    print_table(rows, known)
 
 
 def jobs() -> list:
@@ -119,24 +129,41 @@ def measured(job, folder: Path, imports_s: float) -> dict:
     }
 
 
-def print_table(rows: list) -> None:
-    shown = []
-    for row in rows:
-        for c in summarize([from_json(Record, one) for one in row["records"]]).comparisons:
-            price = row["whole_s"] / row["first_s"]
-            number = c.estimate.processes if c.estimate else None
-            verdict = c.verdict.value if c.verdict and c.passed else c.status.value
-            shown.append((row["job"], c.compiler, number, verdict, row["first_s"], row["whole_s"], price))
-    headers = ("job", "candidate", "processes", "verdict", "first s", "auto s", "price")
-    print(tabulate(shown, headers=headers, floatfmt=("", "", "", "", ".0f", ".0f", ".2f")))
-    if rows:
-        first, whole = (sum(row[name] for row in rows) for name in ("first_s", "whole_s"))
-        timed = [row[3] for row in shown if row[2]]
-        closed = sum(word in ("faster", "slower", "same") for word in timed)
-        middle = median(row["whole_s"] / row["first_s"] for row in rows)
+def print_table(rows: list, calibration: Calibration | None) -> None:
+    shown = [shown_row(row, calibration) for row in rows]
+    headers = ("job", "eager, ms", "first alone", "processes", "auto", "first s", "auto s", "price")
+    print(tabulate(shown, headers=headers, floatfmt=("", ".0f", "", "", "", ".0f", ".0f", ".2f")))
+    timed = [row for row in shown if row[3]]
+    if timed:
+        alone, after = (sum(row[place] in CLOSED for row in timed) for place in (2, 4))
+        first, whole = (sum(row[place] for row in timed) for place in (5, 6))
         print(
-            f"{len(rows)} jobs: {closed} of {len(timed)} verdicts closed; price {whole / first:.2f} in all, {middle:.2f} median"
+            f"{len(timed)} of {len(shown)} jobs are timed: the first process closes {alone} verdicts, auto {after}; "
+            f"price {whole / first:.2f} in all, {median(row[7] for row in timed):.2f} median"
         )
+
+
+def shown_row(row: dict, calibration: Calibration | None) -> tuple:
+    """Of one job: what the first process alone says, and what auto does, with its time."""
+    (record,) = (from_json(Record, one) for one in row["records"])
+    if record.samples is None or not record.status.passed:
+        return (row["job"], None, record.status.value, 0, "", row["first_s"], row["whole_s"], None)
+    (processes,) = processes_of([record])
+    if calibration is not None:
+        processes = processes.as_of(calibration)
+    used = processes.automatic(0)
+    whole_s = row["ends_s"][len(used) - 1]
+    words = (word_of(processes.estimate(numbers, processes.tau)) for numbers in ([0], used))
+    first, after = words
+    return (
+        *(row["job"], 1e3 * processes.step_s, first, len(used), after, row["first_s"], whole_s),
+        whole_s / row["first_s"],
+    )
+
+
+def word_of(estimate: PairedEstimate) -> str:
+    word = verdict(estimate, estimate.p_value, Limits.of(Protocol()))
+    return "" if word is None else word.value
 
 
 if __name__ == "__main__":
