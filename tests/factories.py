@@ -188,7 +188,7 @@ def make_record(
         reproduce=f"python suites/toys.py --only='{job.case.name}' --compilers={candidate}",
         started="2026-01-01T00:00:00.000+00:00",
         ended="2026-01-01T00:01:00.000+00:00",
-        assumed_between_sd=assumed_in(job, candidate, ()).sd,
+        assumed_between_sd=assumed_in(job, candidate, ()).sd,  # of long steps, though these are of 10 ms
     )
 
 

@@ -133,7 +133,7 @@ def _keeps_heap(job: Job) -> bool:
 
 
 def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:
-    """What intervals of one process assume: ``training: aot_eager 0.4 %, inductor 0.6 or 2 %``, by source."""
+    """What intervals of one process assume: ``training: aot_eager 0.4 %, inductor 0.6 % or 2.3 %``."""
     sources: dict[str, dict[str, dict[str, set[float]]]] = {}
     for c in comparisons:
         if c.estimate is not None and c.estimate.assumed_sd is not None:

@@ -33,8 +33,8 @@ SHORT_STEP_S = 0.06
 SHORT_STEP_TAU = 0.023
 """The least tau of a compiler where eager's step on a CPU is shorter than ``SHORT_STEP_S``.
 
-In longer steps, intervals with the values of ``ASSUMED`` held on two processors. In such steps they held on
-that of the table's source (309 of 320), not on the other (81 of 119; with this value 109). Source:
+In longer steps, intervals with the values of ``ASSUMED`` held on two processors. In short steps they held on
+the Xeon of ``ASSUMED`` (309 of 320), but not on an EPYC (81 of 119; with this value 109). Source:
 results/verdicts-cpu.
 """
 ASSUMED_ACROSS = 0.02
@@ -81,7 +81,7 @@ def assumed_tau(
     control: bool = True,
     calibration: Calibration | None = None,
 ) -> Assumed:
-    """tau of a candidate in a mode, if it is not measured. ``short``: eager's step on a CPU is.
+    """tau of a candidate in a mode, if it is not measured. ``short``: as ``family.is_short`` says.
 
     A kind that the calibration lacks has the largest value of its compilers in this mode and such steps.
     """

@@ -73,8 +73,9 @@ def assumed_in(
 
 def is_short(job: Job, baseline_s: Column) -> bool:
     """Whether eager's step on a CPU is short. Without times, it is not."""
-    on_cpu = len(baseline_s) > 0 and not of(job.device).accelerated
-    return on_cpu and float(np.median(baseline_s)) < SHORT_STEP_S
+    if not len(baseline_s) or of(job.device).accelerated:
+        return False
+    return float(np.median(baseline_s)) < SHORT_STEP_S
 
 
 def _group(record: Record) -> Group:

@@ -97,15 +97,17 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
 
 def _table(calibration: Calibration) -> Table:
     from runner.analysis.digits import share_text
+    from runner.analysis.verdicts.between import SHORT_STEP_S
     from runner.reports.parts.grid import TextColumn, table_of
     from runner.store.calibrations import Tau
 
+    short = f"< {SHORT_STEP_S * 1e3:.0f} ms"
     columns: list[TextColumn[Tau]] = [
         TextColumn("mode", lambda tau: tau.mode),
-        TextColumn("step", lambda tau: "short" if tau.short else "long"),
+        TextColumn("step", lambda tau: short if tau.short else "other"),
         TextColumn("candidate", lambda tau: tau.kind),
-        TextColumn("tau, 95 % interval", lambda tau: f"{share_text(tau.low)} to {share_text(tau.high)}"),
-        TextColumn("assumed from now on", lambda tau: share_text(tau.sd), number=True),
+        TextColumn("tau, 95 %", lambda tau: f"{share_text(tau.low)} to {share_text(tau.high)}"),
+        TextColumn("assumed", lambda tau: share_text(tau.sd), number=True),
         TextColumn("models", lambda tau: str(tau.models), number=True),
         TextColumn("processes", lambda tau: str(tau.processes), number=True),
     ]
