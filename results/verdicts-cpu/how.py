@@ -7,8 +7,9 @@
 explain, and how many intervals of the rounds alone contain the mean over processes. *tau*: the standard
 deviation beyond the rounds, as ``--calibrate`` computes it, by the length of eager's step. *Verdicts*: each
 process judged alone, then ``auto`` from each process on, with the tau that the records assume, then with
-the one that the program would assume today without a calibration. *Holds*: the interval contains the mean of the model's other processes; for eager, the A/A control,
-it contains 1. Where ``auto`` used all processes, there are no others.
+the one that the program would assume today without a calibration. *Held*: the interval contains the mean of
+the model's other processes; for eager, the A/A control, it contains 1. Where ``auto`` used all processes,
+there are no others.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from runner.analysis.statistics import Floats  # noqa: E402
 from runner.analysis.verdicts.averages import geomean  # noqa: E402
 from runner.analysis.verdicts.calibration import calibrated, tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
-from runner.analysis.verdicts.family import assumed_in, assumed_of, assumed_today, is_short  # noqa: E402
+from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
 from runner.store.calibrations import Calibration  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
@@ -55,7 +56,6 @@ class Processes:
     parts: tuple[Floats, ...]
     step_s: float
     tau: float
-    today: float  # tau that the program assumes without a calibration
     calibrated: bool
 
     @property
@@ -66,13 +66,8 @@ class Processes:
         """Of these processes, in this order."""
         return judged(*columns([self.parts[n] for n in numbers]), Between(assumed_sd=tau))
 
-    @property
-    def uncalibrated(self) -> Processes:
-        """As on a machine without a calibration."""
-        return replace(self, tau=self.today, calibrated=False)
-
-    def as_of(self, calibration: Calibration) -> Processes:
-        """As on a machine with this calibration."""
+    def as_of(self, calibration: Calibration | None) -> Processes:
+        """As today, on a machine with this calibration or without one."""
         assumed = assumed_in(self.job, self.candidate, [self.step_s], calibration)
         return replace(self, tau=assumed.sd, calibrated=bool(assumed.calibrated))
 
@@ -110,7 +105,6 @@ def processes_of(records: Sequence[Record]) -> list[Processes]:
             parts=tuple(part for record in alike for part in parts_of(record)),
             step_s=statistics.median(time for r in alike if r.samples for time in r.samples.baseline_s),
             tau=assumed_of(alike[0]),
-            today=assumed_today(alike[0]).sd,
             calibrated=bool(alike[0].calibrated),
         )
         for (_, candidate), alike in members.items()
@@ -177,8 +171,8 @@ def print_tables(every: Sequence[Processes]) -> None:
     print(tabulate(taus, headers="keys", floatfmt=".2f"), end="\n\n")
     verdicts = [row for key, members in sorted(groups.items()) for row in of_verdicts(*key, members)]
     for key, members in sorted(groups.items()):
-        if any(one.calibrated or one.tau != one.today for one in members):
-            verdicts.extend(of_verdicts(*key, [one.uncalibrated for one in members]))
+        if (today := [one.as_of(None) for one in members]) != members:
+            verdicts.extend(of_verdicts(*key, today))
     print(tabulate(verdicts, headers="keys", floatfmt=".1f"))
 
 

@@ -153,12 +153,9 @@ def shown_row(row: dict, calibration: Calibration | None) -> tuple:
         processes = processes.as_of(calibration)
     used = processes.automatic(0)
     whole_s = row["ends_s"][len(used) - 1]
-    words = (word_of(processes.estimate(numbers, processes.tau)) for numbers in ([0], used))
-    first, after = words
-    return (
-        *(row["job"], 1e3 * processes.step_s, first, len(used), after, row["first_s"], whole_s),
-        whole_s / row["first_s"],
-    )
+    first, after = (word_of(processes.estimate(numbers, processes.tau)) for numbers in ([0], used))
+    price = whole_s / row["first_s"]
+    return (row["job"], 1e3 * processes.step_s, first, len(used), after, row["first_s"], whole_s, price)
 
 
 def word_of(estimate: PairedEstimate) -> str:
