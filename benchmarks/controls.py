@@ -159,11 +159,11 @@ def _above(check: Check) -> tuple[int, int]:
     return sum(sizes), len(sizes)
 
 
-def table(found: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[Outcome]) -> str:
     rows = []
     for control in CONTROLS:
-        for dtype in sorted({outcome.dtype for outcome in found}):
-            here = [o for o in found if (o.control, o.dtype) == (control, dtype)]
+        for dtype in sorted({outcome.dtype for outcome in outcomes}):
+            here = [o for o in outcomes if (o.control, o.dtype) == (control, dtype)]
             statuses = Counter(outcome.status for outcome in here)
             tensors = sum(outcome.tensors for outcome in here)
             share = f"{sum(o.above for o in here) / tensors:.1%}" if tensors else "-"

@@ -154,8 +154,8 @@ def _planted(
 def bits_of(*results: Tensors) -> str:
     """A digest of all tensors' bits."""
     digest = hashlib.sha256()
-    for made in results:
-        for name, tensor in made.items():
+    for result in results:
+        for name, tensor in result.items():
             digest.update(name.encode())
             digest.update(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
@@ -193,11 +193,13 @@ def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcom
     return replace(outcome, status=Status.FAIL_ACCURACY.value, found_by="the rounds", why=why)
 
 
-def _of(status: Status, found: Parity | None) -> Outcome:
-    worst = found.worst if found is not None and found.failed else None
+def _of(status: Status, parity: Parity | None) -> Outcome:
+    worst = parity.worst if parity is not None and parity.failed else None
     why = f"{worst.name}: {worst.failure}" if worst is not None else ""
-    used = found.used if found is not None and worst is None else None
-    return replace(NOTHING, status=status.value, found_by=found.found_by if found else "", why=why, used=used)
+    used = parity.used if parity is not None and worst is None else None
+    return replace(
+        NOTHING, status=status.value, found_by=parity.found_by if parity else "", why=why, used=used
+    )
 
 
 def _untouched(session: Session, name: str) -> Outcome:
@@ -213,18 +215,18 @@ def _untouched(session: Session, name: str) -> Outcome:
 # -- tables -------------------------------------------------------------------------------------
 
 
-def tables(found: Sequence[Outcome]) -> str:
-    """Markdown: found / planted by kind, size and precision; our rule, then the published one.
+def tables(outcomes: Sequence[Outcome]) -> str:
+    """Markdown: found / planted by kind, size and precision; our rule, then the published rule.
 
     Cells whose graph without a fault does not pass are left out: nothing is learned from them.
     """
-    plain = [one for one in found if not one.kind]
-    unusable = {one.cell for one in plain if one.status != Status.PASS.value}
-    planted = [one for one in found if one.kind in KINDS and one.cell not in unusable]
-    dtypes = [dtype for dtype in DTYPES if any(one.dtype == dtype for one in planted)]
+    plain = [outcome for outcome in outcomes if not outcome.kind]
+    unusable = {outcome.cell for outcome in plain if outcome.status != Status.PASS.value}
+    planted = [outcome for outcome in outcomes if outcome.kind in KINDS and outcome.cell not in unusable]
+    dtypes = [dtype for dtype in DTYPES if any(outcome.dtype == dtype for outcome in planted)]
     rows = []
     for kind in KINDS:
-        for size in sorted({one.size for one in planted if one.kind == kind}):
+        for size in sorted({outcome.size for outcome in planted if outcome.kind == kind}):
             row = [kind, f"{100 * size:g} %" if kind in SIZED else ""]
             for dtype in dtypes:
                 here = [o for o in planted if (o.kind, o.size, o.dtype) == (kind, size, dtype)]
@@ -232,17 +234,17 @@ def tables(found: Sequence[Outcome]) -> str:
             rows.append(row)
     row = ["all", ""]
     for dtype in dtypes:
-        here = [one for one in planted if one.dtype == dtype]
-        row += [_share([one.ours for one in here]), _share([one.field for one in here])]
+        here = [outcome for outcome in planted if outcome.dtype == dtype]
+        row += [_share([outcome.ours for outcome in here]), _share([outcome.field for outcome in here])]
     rows.append(row)
     headers = ["fault", "size", *(f"{dtype}{who}" for dtype in dtypes for who in ("", ", field"))]
     alarms = Counter(
-        (one.kind or "the graph without a fault", one.status) for one in found if one.kind not in KINDS
+        (o.kind or "the graph without a fault", o.status) for o in outcomes if o.kind not in KINDS
     )
-    alarms["the graph without a fault", "fails by the field's rule"] = sum(one.field for one in plain)
+    alarms["the graph without a fault", "fails by the field's rule"] = sum(outcome.field for outcome in plain)
     rest = [(kind, status, number) for (kind, status), number in sorted(alarms.items()) if number]
-    cells = {one.cell for one in planted}
-    last = f"{len(planted)} faults in {len(cells)} cells of {len({one.model for one in planted})} models."
+    cells = {outcome.cell for outcome in planted}
+    last = f"{len(planted)} faults in {len(cells)} cells of {len({o.model for o in planted})} models."
     left_out = ", ".join(sorted(" ".join(cell) for cell in unusable))
     return "\n\n".join((
         tabulate(rows, headers=headers, tablefmt="github"),
@@ -251,8 +253,8 @@ def tables(found: Sequence[Outcome]) -> str:
     ))  # fmt: skip
 
 
-def _share(found: Sequence[bool]) -> str:
-    return f"{sum(found)} / {len(found)}" if found else "-"
+def _share(flags: Sequence[bool]) -> str:
+    return f"{sum(flags)} / {len(flags)}" if flags else "-"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -67,9 +67,9 @@ def _swapped(value: Tensor, _: float) -> Tensor:
 
 
 def _shifted_mask(value: Tensor, _: float) -> Tensor:
-    found = value.clone()
-    found[..., -1] = 0
-    return found
+    changed = value.clone()
+    changed[..., -1] = 0
+    return changed
 
 
 SIZED: Mapping[str, tuple[str, Change]] = {
@@ -130,9 +130,9 @@ class Fault:
             self.calls += 1
             if self.calls % PERIODS[self.kind] or (self.calls < LATE and self.kind in LATE_CALLS):
                 return value
-        made = change(value, self.size).to(value.dtype)
-        self.changed |= not torch.equal(made, value)
-        return made
+        changed = change(value, self.size).to(value.dtype)
+        self.changed |= not torch.equal(changed, value)
+        return changed
 
     def _first(self, value: Tensor) -> Tensor:
         address = value.data_ptr()
@@ -169,8 +169,8 @@ def _result(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def _middle(nodes: Sequence[torch.fx.Node], words: Sequence[str]) -> torch.fx.Node | None:
-    found = [r for n in nodes if _named(n, words) for r in (_result(n),) if r is not None]
-    return found[len(found) // 2] if found else None
+    results = [r for n in nodes if _named(n, words) for r in (_result(n),) if r is not None]
+    return results[len(results) // 2] if results else None
 
 
 def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.fx.GraphModule:
@@ -187,8 +187,8 @@ def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.
 
     if backward:
         output = next(node for node in nodes if node.op == "output")
-        made = [n for n in cast("tuple[Any, ...]", output.args[0]) if _is_float(n)]
-        weights = sorted({n for n in made if n.meta["val"].dim() > 1}, key=lambda n: n.meta["val"].numel())
+        outputs = [n for n in cast("tuple[Any, ...]", output.args[0]) if _is_float(n)]
+        weights = sorted({n for n in outputs if n.meta["val"].dim() > 1}, key=lambda n: n.meta["val"].numel())
         if weights:
             through(weights[len(weights) // 2], "gradient", output)
     else:
@@ -199,9 +199,9 @@ def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.
         for node in dict.fromkeys(cast("list[torch.fx.Node]", operands)):
             through(node, "operand", product)
         for site, words in (("value", PRODUCTS), ("mask", MASKED), ("reduction", REDUCTIONS)):
-            found = _middle(nodes, words)
-            if found is not None:
-                through(found, site)
+            middle = _middle(nodes, words)
+            if middle is not None:
+                through(middle, site)
     graph.recompile()
     return graph
 
@@ -215,9 +215,9 @@ Forward = Callable[..., tuple[Any, Any]]
 
 def _in_outputs(output: Any, change: Callable[[Tensor], Tensor], fault: Fault) -> Any:
     def changed(value: Tensor) -> Tensor:
-        made = change(value)
-        fault.changed |= made is not value
-        return made
+        changed = change(value)
+        fault.changed |= changed is not value
+        return changed
 
     return map_tensors(output, changed)
 
@@ -225,21 +225,21 @@ def _in_outputs(output: Any, change: Callable[[Tensor], Tensor], fault: Fault) -
 def _skipped_buffer(fault: Fault, program: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
     buffers = list(program.module.buffers())
     before = [buffer.clone() for buffer in buffers]
-    made = forward(*given)
+    outputs = forward(*given)
     for buffer, was in zip(buffers, before, strict=True):
         fault.changed |= not torch.equal(buffer, was)
         buffer.data.copy_(was)
-    return made
+    return outputs
 
 
 def _changed_target(fault: Fault, _: Program, forward: Forward, given: Given) -> tuple[Any, Any]:
     """The last class or value of the target is lost after the loss has been computed."""
-    made = forward(*given)
+    outputs = forward(*given)
     for _name, target in named_tensors(given[2], "target"):
         last = target.data.view(-1)[-1:]  # as a kernel writes: autograd does not see it
         fault.changed |= bool(last.any())
         last.zero_()
-    return made
+    return outputs
 
 
 def _changed_strides(fault: Fault, _: Program, forward: Forward, given: Given) -> tuple[Any, Any]:

@@ -75,7 +75,7 @@ def _decoder(kind: Any) -> Convert:  # noqa: PLR0911 - one return for each kind
         return _decoder_of_tuple(typing.get_args(kind)[0])
     if origin is dict:
         item = _decoder(typing.get_args(kind)[1])
-        return lambda value: {key: item(found) for key, found in _expect(dict, value).items()}
+        return lambda value: {key: item(part) for key, part in _expect(dict, value).items()}
     if dataclasses.is_dataclass(kind):
         return _decoder_of_dataclass(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -111,7 +111,7 @@ def _decoder_of_tuple(item_kind: Any) -> Convert:
         items = _expect(list, value)
         if {item_kind}.issuperset(map(type, items)):  # long columns of times need no conversion
             return tuple(items)
-        return tuple(item(found) for found in items)
+        return tuple(item(part) for part in items)
 
     return decode
 

@@ -99,7 +99,7 @@ class Device:
             warnings.simplefilter("always")
             count = self.count()
         if not count:
-            reasons = [str(one.message).partition(". ")[0].strip() for one in caught]
+            reasons = [str(warning.message).partition(". ")[0].strip() for warning in caught]
             more = "; ".join(dict.fromkeys([*reasons, *self._why_none()]))
             return f"torch {torch.__version__} finds no {self.label} device" + (f": {more}" if more else "")
         return f"torch finds {count} {self.label} devices" if (self.index or 0) >= count else None
@@ -370,8 +370,8 @@ class Mps(Device):
 
 
 KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)
-TRIED = tuple(one.type for one in KINDS if one.tried)
-UNTRIED = tuple(one.type for one in KINDS if not one.tried)
+TRIED = tuple(kind.type for kind in KINDS if kind.tried)
+UNTRIED = tuple(kind.type for kind in KINDS if not kind.tried)
 CPU = Device()
 
 
@@ -410,7 +410,7 @@ def twice(names: tuple[str, ...]) -> tuple[str, str] | None:
 
 def likely() -> str:
     """The kind that this machine seems to have, guessed without torch."""
-    return next((one.type for one in KINDS if one.seems_present()), CPU.type)
+    return next((kind.type for kind in KINDS if kind.seems_present()), CPU.type)
 
 
 def best() -> str:
@@ -421,7 +421,7 @@ def best() -> str:
 
 def counts() -> dict[str, int]:
     """The number of devices of each accelerated kind that torch finds."""
-    return {one.type: one().count() for one in KINDS if one.accelerated}
+    return {kind.type: kind().count() for kind in KINDS if kind.accelerated}
 
 
 def versions() -> dict[str, Scalar]:
@@ -453,12 +453,12 @@ def remember() -> Callable[[], None]:
     import torch
 
     state = torch.random.get_rng_state()
-    restores = [one().remember() for one in KINDS]
+    restores = [kind().remember() for kind in KINDS]
 
     def restore() -> None:
         torch.random.set_rng_state(state)
-        for one in restores:
-            one()
+        for restore in restores:
+            restore()
 
     return restore
 

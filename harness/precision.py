@@ -123,13 +123,13 @@ def _matmul_precision() -> str | None:
 
 def _switches() -> tuple[bool | None, bool | None]:
     """Whether products and convolutions may use TF32; None if torch refuses to tell, as above."""
-    found: list[bool | None] = []
+    states: list[bool | None] = []
     for place in (torch.backends.cuda.matmul, torch.backends.cudnn):
         try:
-            found.append(bool(place.allow_tf32))
+            states.append(bool(place.allow_tf32))
         except RuntimeError:
-            found.append(None)
-    return found[0], found[1]
+            states.append(None)
+    return states[0], states[1]
 
 
 @contextlib.contextmanager

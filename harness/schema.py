@@ -206,7 +206,7 @@ class Job:
         words = [f"vs_{self.baseline_dtype}"] if self.baseline_dtype is not None else []
         words += [name for name, value in options if value is True]
         words += [value for _, value in options if isinstance(value, str)]
-        words += ["envs_" + "_".join(one.name for one in self.environments)] if self.environments else []
+        words += ["envs_" + "_".join(env.name for env in self.environments)] if self.environments else []
         return (*words, *(word for _, value in options if isinstance(value, tuple) for word in value))
 
     @property

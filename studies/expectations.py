@@ -55,10 +55,10 @@ class Expectation:
     holds: str
 
 
-def expectation_table(found: Sequence[Expectation], *, first: str = "", judged: bool = True) -> list[str]:
-    """The expectations as a table. ``first``: the head of the column of titles; "" if there is none."""
+def expectation_table(rows: Sequence[Expectation], *, first: str = "", judged: bool = True) -> list[str]:
+    """The rows as a table. ``first``: the head of the column of titles; "" if there is none."""
     lines = [
-        [*([one.title] if first else []), one.expected, one.found, one.holds if judged else NOT_JUDGED]
-        for one in found
+        [*([row.title] if first else []), row.expected, row.found, row.holds if judged else NOT_JUDGED]
+        for row in rows
     ]
     return table([*([first] if first else []), "expected", "found", "holds"], lines)

@@ -89,17 +89,17 @@ def read_lines(folder: Path) -> list[Line]:
     path = folder / RECORDS
     if not path.is_file():
         raise UsageError(f"report: there is no {RECORDS} in {folder}; give the folder of a study")
-    found: list[Line] = []
+    lines: list[Line] = []
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             line = json.loads(text)
         except ValueError:
             continue
         if isinstance(line, dict):
-            found.append(line)
-    if not found or found[0].get("kind") != "study":
+            lines.append(line)
+    if not lines or lines[0].get("kind") != "study":
         raise UsageError(f"report: {path} is not the record of a study")
-    return found
+    return lines
 
 
 def is_journal(folder: Path) -> bool:

@@ -50,8 +50,8 @@ def make_lesson(
 
 def windows(tokens: Tensor, starts: Tensor, block: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets, each (windows, block). A target is the character after its input."""
-    found = tokens[starts.unsqueeze(1) + torch.arange(block + 1)]
-    return found[:, :-1].contiguous(), found[:, 1:].contiguous()
+    windows = tokens[starts.unsqueeze(1) + torch.arange(block + 1)]
+    return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 
 class TorchLearner:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from studies.training_time.results import Results
 
 
-def loss_curves(found: Results) -> Mapping[str, bytes]:
+def loss_curves(trained: Results) -> Mapping[str, bytes]:
     """Study A: losses on held-out text, overlaid; a panel for each precision, a line for each seed."""
-    evaluated = found.chunks.dropna(subset="valid")
-    rows = found.rows.values()
+    evaluated = trained.chunks.dropna(subset="valid")
+    rows = trained.rows.values()
     precisions, modes = (
         list(dict.fromkeys(names)) for names in zip(*((r.precision, r.mode) for r in rows), strict=True)
     )
@@ -41,17 +41,17 @@ def loss_curves(found: Results) -> Mapping[str, bytes]:
     return pictures("loss_curves.png", figure)
 
 
-def fitting_curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
+def fitting_curves(task: str, fits: Sequence[Fitted]) -> Mapping[str, bytes]:
     """Study B: losses and accuracies over the seconds of training; thin lines are those of training."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    models = sorted({f.model for f in found})
+    models = sorted({f.model for f in fits})
     with plain_style():
         figure = new_figure(11.0, 4.2)
         panels = figure.subplots(1, 2)
-        for f in found:
+        for f in fits:
             # a line style for each learning rate or size of a model
-            place = [other.name for other in found if other.model == f.model].index(f.name)
+            place = [other.name for other in fits if other.model == f.model].index(f.name)
             style = {"color": COLORS[models.index(f.model) % len(COLORS)], "ls": LINES[place % len(LINES)]}
             label = f"{f.case.replace(f'_{task}', '')} lr {f.learning_rate:g}"
             for panel, what in zip(panels, ("loss", "accuracy"), strict=True):
@@ -61,7 +61,7 @@ def fitting_curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
                 )
                 panel.plot(seconds, test, label=label, linewidth=1.3, marker=".", ms=3, **style)
                 panel.plot(seconds, train, linewidth=0.6, alpha=0.5, **style)
-        measured = any(point.train_accuracy is not None for f in found for point in f.points)
+        measured = any(point.train_accuracy is not None for f in fits for point in f.points)
         for panel, what, thin in zip(
             panels, ("loss, nats", "accuracy by symbol"), (True, measured), strict=True
         ):
@@ -72,6 +72,6 @@ def fitting_curves(task: str, found: Sequence[Fitted]) -> Mapping[str, bytes]:
             panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # plain numbers
             panel.xaxis.set_minor_formatter(NullFormatter())
             light_grid(panel, hidden=())
-        if found:
+        if fits:
             figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return pictures(f"curves_{task}.png", figure)

@@ -29,8 +29,8 @@ SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 def for_python(summary: Summary, folder: Path | None) -> Summary:
     """The summary with advice in the words of ``compare()``; ``folder``: where it has kept its files."""
     warnings = tuple(
-        replace(one, cases=tuple(map(in_python, one.cases)), advice=_advice(one.advice, folder))
-        for one in summary.warnings
+        replace(warning, cases=tuple(map(in_python, warning.cases)), advice=_advice(warning.advice, folder))
+        for warning in summary.warnings
     )
     return replace(summary, warnings=warnings, caveats=tuple(map(in_python, summary.caveats)))
 

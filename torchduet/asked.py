@@ -67,7 +67,7 @@ def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
     """``UsageError`` for an argument that ``compare()`` does not have, with the place of a setting."""
     for name, value in others.items():
         for argument, kind in HOLDERS.items():
-            if name in (one.name for one in fields(kind)):
+            if name in (field.name for field in fields(kind)):
                 write = f"{argument}={kind.__name__}({name}={value!r})"
                 raise UsageError(f"{name}: compare() has no such argument; write {write}")
         raise unknown("compare()", name, "argument", known)
@@ -137,11 +137,11 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
 def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
     """``id`` of each function -> its name, with a number added if the name is taken."""
     labels: dict[int, str] = {}
-    for one in {id(one): one for one in functions}.values():
-        plain = safe_label(getattr(one, "__name__", type(one).__name__))
+    for fn in {id(fn): fn for fn in functions}.values():
+        plain = safe_label(getattr(fn, "__name__", type(fn).__name__))
         taken = {*labels.values(), *backend_names()}
         numbered = (f"{plain}-{number}" for number in itertools.count(2))
-        labels[id(one)] = next(label for label in itertools.chain([plain], numbered) if label not in taken)
+        labels[id(fn)] = next(label for label in itertools.chain([plain], numbered) if label not in taken)
     return labels
 
 

@@ -105,9 +105,9 @@ def frames_of(records: Sequence[Record]) -> Frames:
     comparisons = summarize(records).comparisons
     return Frames(
         comparisons=frame(comparisons, COMPARISONS),
-        samples=_table(SAMPLES, (row for one in comparisons for row in _samples(one))),
-        first_calls=_table(FIRST_CALLS, (row for one in comparisons for row in _first_calls(one))),
-        compilations=_table(COMPILATIONS, (row for one in comparisons for row in _compilations(one))),
+        samples=_table(SAMPLES, (row for c in comparisons for row in _samples(c))),
+        first_calls=_table(FIRST_CALLS, (row for c in comparisons for row in _first_calls(c))),
+        compilations=_table(COMPILATIONS, (row for c in comparisons for row in _compilations(c))),
     )
 
 
@@ -142,7 +142,7 @@ def _samples(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
     record, keys = comparison.record, _keys(comparison)
-    races = [(one.start, one.round, one.first_calls_s, one.stream) for one in record.compilations]
+    races = [(race.start, race.round, race.first_calls_s, race.stream) for race in record.compilations]
     for start, round_, calls, stream in (("timed", None, record.first_calls_s, None), *races):
         for number, seconds in enumerate(calls):
             size = None if stream is None else stream.sizes[number]

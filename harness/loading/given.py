@@ -146,7 +146,7 @@ def remarks(
         elsewhere = {str(t.device) for _, t in tensors if t.device.type != device.type}
         if elsewhere:
             sentences.append(f"{what} came on {', '.join(sorted(elsewhere))} and was copied to {device}")
-    scripted = [name or "the model" for name, one in workload.module.named_modules() if _is_scripted(one)]
+    scripted = [name or "the model" for name, part in workload.module.named_modules() if _is_scripted(part)]
     if scripted:
         sentences.append(f"eager runs TorchScript, and no Python, in {scripted[0]}")
     needing = [name for name, tensor in inputs if tensor.requires_grad]

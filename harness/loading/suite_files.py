@@ -74,23 +74,23 @@ def cases_of(name: str, setting: Setting, models: Sequence[str] | None = None) -
 
 def checked_cases(offered: Iterable[object], suite: str, setting: Setting) -> tuple[Case, ...]:
     """The cases, with lists as tuples. ``TypeError`` or ``ValueError`` if one cannot be measured."""
-    cases = tuple(_checked(one, suite, setting) for one in offered)
+    cases = tuple(_checked(case, suite, setting) for case in offered)
     twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
     if twice:
         raise ValueError(f"cases() gave {twice[0]!r} more than once")
     return cases
 
 
-def _checked(one: object, suite: str, setting: Setting) -> Case:
-    if not isinstance(one, Case):
-        raise TypeError(f"cases() gave a {type(one).__name__} where a harness.schema.Case belongs")
+def _checked(case: object, suite: str, setting: Setting) -> Case:
+    if not isinstance(case, Case):
+        raise TypeError(f"cases() gave a {type(case).__name__} where a harness.schema.Case belongs")
     try:
-        case = from_json(Case, to_json(one))
+        case = from_json(Case, to_json(case))
         json.dumps(to_json(case), ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"a text of the case {one.name!r} is not valid Unicode") from None
+        raise ValueError(f"a text of the case {case.name!r} is not valid Unicode") from None
     except ValueError as error:
-        raise ValueError(f"of the case {one.name!r}, {error}") from None
+        raise ValueError(f"of the case {case.name!r}, {error}") from None
     for what, value, known in (
         ("mode", case.mode, (setting.mode,)),
         ("scale", case.scale, SCALES),

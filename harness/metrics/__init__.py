@@ -170,7 +170,7 @@ def declared_beside(file: str) -> tuple[Metric, ...]:
 @cache
 def declared() -> Declared:
     """The declarations of all metrics. Needs no torch."""
-    return Declared(one for _, module in _all() for one in getattr(module, "METRICS", ()))
+    return Declared(metric for _, module in _all() for metric in getattr(module, "METRICS", ()))
 
 
 def of_compiling() -> tuple[str, ...]:

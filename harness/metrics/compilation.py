@@ -110,7 +110,7 @@ def grown(before: int, after: int) -> int | None:
 
 def total_s(compilations: Sequence[Any], name: str) -> float | None:
     """Sum (s) of torch's number ``name`` over the compilations that have it; None if none has it."""
-    times = [time for one in compilations if (time := getattr(one, name, None)) is not None]
+    times = [time for compilation in compilations if (time := getattr(compilation, name, None)) is not None]
     return sum(times) / 1e6 if times else None
 
 

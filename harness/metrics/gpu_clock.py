@@ -46,7 +46,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[Callab
     values = [clock for of_one in clocks.values() for clock in of_one]
     if values:
         numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"] = min(values), max(values)
-        numbers["gpu_throttle_reasons"] = "; ".join(dict.fromkeys(why for one in reasons for why in one))
+        numbers["gpu_throttle_reasons"] = "; ".join(dict.fromkeys(why for each in reasons for why in each))
         numbers |= {of_variant(name, "gpu_clock_mhz"): fmean(of_one) for name, of_one in clocks.items()}
     if reasons:
-        numbers["gpu_capped_share"] = fmean(POWER_CAP in one for one in reasons)
+        numbers["gpu_capped_share"] = fmean(POWER_CAP in sample for sample in reasons)

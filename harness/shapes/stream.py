@@ -60,8 +60,8 @@ class ShapeStream:
         for size in dict.fromkeys(self._sizes):
             with attempting("build", Status.MODEL_FAIL_TO_LOAD, explain=self._named(size)):
                 seed_everything(self.job.protocol.seed)
-                made = self._build(case_at(self.job.case, self._spec, size))
-            given = {"args": made.args, "kwargs": made.kwargs, "target": made.target}
+                workload = self._build(case_at(self.job.case, self._spec, size))
+            given = {"args": workload.args, "kwargs": workload.kwargs, "target": workload.target}
             self._workloads[size] = replace(bench.workload, **given)
             self._variants[size] = variant.with_inputs(self._workloads[size])
         if self.job.options.strategy == MARKED:

@@ -56,14 +56,14 @@ def grouped_product(
     """
     groups = [slice(*ends) for ends in pairwise([0, *offs.tolist()])] if offs is not None else []
     if a.dim() == b.dim() == 3:
-        found = a @ b
+        product = a @ b
     elif a.dim() == b.dim():
-        found = torch.stack([a[:, group] @ b[group] for group in groups])
+        product = torch.stack([a[:, group] @ b[group] for group in groups])
     else:
         rows = a.dim() == 2
         each = [a[s] @ b[g] if rows else a[g] @ b[:, s] for g, s in enumerate(groups)]
-        found = torch.cat(each, dim=0 if rows else 1)
-        missing = (a.shape[0] if rows else b.shape[1]) - found.shape[0 if rows else 1]
-        found = torch.nn.functional.pad(found, (0, 0, 0, missing) if rows else (0, missing))
-    found = found if bias is None else found + bias
-    return found if out_dtype is None else found.to(out_dtype)
+        product = torch.cat(each, dim=0 if rows else 1)
+        missing = (a.shape[0] if rows else b.shape[1]) - product.shape[0 if rows else 1]
+        product = torch.nn.functional.pad(product, (0, 0, 0, missing) if rows else (0, missing))
+    product = product if bias is None else product + bias
+    return product if out_dtype is None else product.to(out_dtype)

@@ -65,9 +65,9 @@ class Recompilations:
     def runs(self, variant: str) -> None:
         """``variant`` runs next ("": none). Compilations since the last call belong to the previous one."""
         now = graphs_compiled() + cudagraphs_changed(), frames_given_up()
-        for found, count, before in zip((self._compiled, self._given_up), now, self._seen, strict=True):
+        for events, count, before in zip((self._compiled, self._given_up), now, self._seen, strict=True):
             if self._running and count != before:
-                found[self._running] = found.get(self._running, 0) + count - before
+                events[self._running] = events.get(self._running, 0) + count - before
                 self.reasons[self._running] = latest_recompilation() or latest_cudagraph_skip()
         self._running, self._seen = variant, now
 
@@ -131,7 +131,7 @@ class Rounds:
             while True:
                 collect()
                 order = round_order(tuple(steps), self._protocol, self.done)
-                one = measure_round(steps, order, iterations, instruments)
+                sample = measure_round(steps, order, iterations, instruments)
                 self.done += 1
                 begins(BASELINE)  # attributes compilations to the last variant of the round
                 ran, repeat, throttled = "", throttled and again < MOST_AGAIN, False
@@ -140,7 +140,7 @@ class Rounds:
                     time.sleep(RECOVERY_S)
                     continue
                 again = 0
-                yield one
+                yield sample
 
     def lead_in(self, variants: Variants, iterations: int) -> None:
         """One untimed sample, so that the first timed sample does not follow a pause.

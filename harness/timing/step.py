@@ -277,15 +277,15 @@ class Variant:
 
     def with_inputs(self, workload: Workload) -> Variant:
         """The same module and forward with the workload's inputs. Not of a step that updates or is whole."""
-        made = copy.copy(self)
+        variant = copy.copy(self)
         given = given_of(
             workload, self._device, self._precision.cast, exact=False, channels_last=self._channels_last
         )
-        made.program = dataclasses.replace(self.program, **given)
-        made._of_smaller = {}  # noqa: SLF001 - of this class
-        made.step = made._make_step()  # noqa: SLF001
-        made.remember()
-        return made
+        variant.program = dataclasses.replace(self.program, **given)
+        variant._of_smaller = {}  # noqa: SLF001 - of this class
+        variant.step = variant._make_step()  # noqa: SLF001
+        variant.remember()
+        return variant
 
     def _batch_of(self, forward: Forward) -> Batch:
         return batch_of_training(self.program, forward, self._context, self._update, self._repeats)
@@ -422,8 +422,8 @@ class Variant:
 
         def see(place: int, loss: Any, output: Any) -> None:
             if place <= smaller:
-                made = _made(self.program, loss, output)
-                kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in made.items()})
+                gradients = _made(self.program, loss, output)
+                kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in gradients.items()})
 
         return see
 

@@ -57,10 +57,10 @@ class Workbench:
         kind = kind or self.precision
         full = precision("float32", self.device.type)  # no autocast
         switches = self.precision.tf32 != self.baseline_precision.tf32
-        made = self._replica(kind, exact=exact)
+        workload = self._replica(kind, exact=exact)
         used = full if exact else kind
         protocol = self._job.protocol
-        return make(made, used, self.device, switches=switches, exact=exact, protocol=protocol)
+        return make(workload, used, self.device, switches=switches, exact=exact, protocol=protocol)
 
     def settle(self) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""
@@ -153,10 +153,10 @@ class Workbench:
         variant.drive_with(forced=self.tokens, observed=True)
         self.synchronize()
         with watch or nullcontext():
-            made = variant.step()
+            result = variant.step()
             self.synchronize()
         variant.drive_with()
-        return made
+        return result
 
     def output(self, variant: Variant) -> Any:
         """The output of one forward of the variant's module in eager, without loss and gradients.

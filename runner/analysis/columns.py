@@ -180,6 +180,6 @@ def frame(comparisons: Sequence[Comparison], shown: Iterable[Column]) -> pd.Data
 
     labels = suite_labels(comparison.record.job.case.suite for comparison in comparisons)
     table = pd.DataFrame(
-        {c.name: pd.array([c.value(one) for one in comparisons], dtype=c.dtype) for c in shown}
+        {c.name: pd.array([c.value(comparison) for comparison in comparisons], dtype=c.dtype) for c in shown}
     )
     return table.replace({"suite": labels}) if "suite" in table else table

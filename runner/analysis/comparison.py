@@ -144,7 +144,7 @@ class Comparison(Judged):
         return {**own, **self._group(NOISE)} if own else None
 
     def _group(self, group: str) -> Numbers:
-        values = {name: self.value(name) for one in declared().of_group(group) for name in one.names}
+        values = {name: self.value(name) for metric in declared().of_group(group) for name in metric.names}
         return {name: value if isinstance(value, str) else finite(value) for name, value in values.items()}
 
 

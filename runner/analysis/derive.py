@@ -76,7 +76,7 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     peaks = peaks_of(records, devices)
     plain, system = over_plain(records), estimates_of([replace(r, samples=r.system_samples) for r in records])
     each = zip(records, devices, estimates, q_values, peaks, plain, system, strict=True)
-    return tuple(_comparison(*one) for one in each)
+    return tuple(_comparison(*parts) for parts in each)
 
 
 def _comparison(
@@ -183,7 +183,7 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
         allocator=geomean([c.allocator for c in passed if c.allocator is not None]),
         judged=_mean(members, columns()["judged_finely"].value),
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
-        means={one.name: _mean(passed, methodcaller("number", one.name)) for one in declared().averages()},
+        means={m.name: _mean(passed, methodcaller("number", m.name)) for m in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
         checked=any(c.record.job.protocol.accuracy for c in members),
     )

@@ -41,12 +41,12 @@ def across_environments(records: Sequence[Record]) -> tuple[AcrossEnvironments, 
 def averages_across(across: Sequence[AcrossEnvironments]) -> tuple[EnvironmentAverage, ...]:
     """Geometric means over the models whose speedups count. ``total`` counts every record."""
     groups: dict[Key, list[AcrossEnvironments]] = {}
-    for one in across:
-        case, job = one.record.job.case, one.record.job
+    for c in across:
+        case, job = c.record.job.case, c.record.job
         if case.point:
             continue  # a model's points are not several models
-        key = (suite_of(case.suite), case.mode.value, job.device, job.dtype, one.environment, one.compiler)
-        groups.setdefault(key, []).append(one)
+        key = (suite_of(case.suite), case.mode.value, job.device, job.dtype, c.environment, c.compiler)
+        groups.setdefault(key, []).append(c)
     return tuple(_average(key, members) for key, members in groups.items())
 
 
@@ -83,12 +83,12 @@ def _across(record: Record, estimate: PairedEstimate | None, q_value: float | No
 
 
 def _average(key: Key, members: Sequence[AcrossEnvironments]) -> EnvironmentAverage:
-    torch = next(one.torch for one in members[0].record.job.environments if one.name == key[4])
+    torch = next(env.torch for env in members[0].record.job.environments if env.name == key[4])
     return EnvironmentAverage(
         *key,
         versions=f"torch {torch}",
         total=len(members),
-        mean=geomean([one.estimate for one in members if one.counts and one.estimate is not None]),
+        mean=geomean([c.estimate for c in members if c.counts and c.estimate is not None]),
     )
 
 

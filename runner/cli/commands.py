@@ -74,5 +74,5 @@ def _compilers(job: Job, candidates: Sequence[str]) -> tuple[tuple[str, ...], tu
     needed = {reference.name, *(environment.name for _, environment in chosen)}
     # eager of another environment is always measured; eager of the reference only if it is a candidate
     named = [compiler for compiler, where in chosen if compiler != EAGER or where == reference]
-    environments = tuple(one for one in job.environments if one.name in needed)
+    environments = tuple(environment for environment in job.environments if environment.name in needed)
     return tuple(dict.fromkeys(named)) or (EAGER,), environments

@@ -65,7 +65,7 @@ class Check:
     """A result, where it was read, and what to change ("" if nothing is wrong or the state is unknown)."""
 
     name: str
-    found: str
+    state: str
     read: str
     advice: str = ""
 
@@ -93,14 +93,14 @@ def _load(machine: Machine) -> Iterator[Check]:
         return
     load = float(text.split()[0])
     advice = "other processes take CPU time from the samples: end them, or wait (top shows them)"
-    found = f"{load:g} in the last minute, on {counted(machine.cpus, 'CPU')}"
-    yield Check("load", found, "/proc/loadavg", advice if load > BUSY * machine.cpus else "")
+    state = f"{load:g} in the last minute, on {counted(machine.cpus, 'CPU')}"
+    yield Check("load", state, "/proc/loadavg", advice if load > BUSY * machine.cpus else "")
 
 
 def _threads(machine: Machine) -> Iterator[Check]:
     cores = min(machine.cpus, machine.physical_cores or machine.cpus)
-    found = f"{machine.cpus} usable, {machine.physical_cores or 'unknown'} physical cores"
-    yield Check("CPUs", found, "sched_getaffinity, /proc/cpuinfo")
+    state = f"{machine.cpus} usable, {machine.physical_cores or 'unknown'} physical cores"
+    yield Check("CPUs", state, "sched_getaffinity, /proc/cpuinfo")
     text = machine.environment.get("OMP_NUM_THREADS")
     if text is None:
         advice = f"two threads on one core slow each other: --threads={cores}" if machine.cpus > cores else ""

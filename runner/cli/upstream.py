@@ -82,7 +82,7 @@ def renamed() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
 def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
     """The typed values by flag of ours, and notes on what was changed. ``UsageError`` for bad input."""
     words = _folder_of_visualize([*_plain(arguments)])
-    ours = {name for one in flags() for name in one.names}
+    ours = {name for flag in flags() for name in flag.names}
     typed_names = [word.partition("=")[0] for word in words if word.startswith("-")]
     rows = {name: row for row in answers() for name in row.names} if {*typed_names} - ours else {}
     for name in typed_names:
@@ -91,7 +91,7 @@ def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
     typed: Typed = dict(given(words, tuple((name, bool(row.value)) for name, row in rows.items())))
     theirs = [(rows[name], name, value or "") for name, value in typed.pop(THEIRS, ())]
     # special ones look at the others
-    notes = [_apply(*one, typed) for one in sorted(theirs, key=lambda one: one[0].special)]
+    notes = [_apply(*use, typed) for use in sorted(theirs, key=lambda use: use[0].special)]
     notes += [*_rename_values(typed), *_add_mode(typed)]
     return typed, tuple(notes)
 
@@ -237,7 +237,7 @@ def _rename_values(typed: Typed) -> Iterator[str]:
 
 def _add_mode(typed: Typed) -> Iterator[str]:
     """There, a command of a suite's script without a mode measured inference."""
-    keys = {group: {one.key for one in flags() if one.group is group} for group in Group}
+    keys = {group: {flag.key for flag in flags() if flag.group is group} for group in Group}
     compilers = keys[Group.COMPILERS] - {"skip_unavailable"}
     others = {key for key in keys[Group.ACTIONS] if not key.startswith("print")}
     if typed.keys() & compilers and not typed.keys() & {*MODES, *others}:

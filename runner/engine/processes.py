@@ -270,7 +270,7 @@ def fresh_runs(
 ) -> Compilations:
     """The compilations of these candidates. A start of a candidate that fails once is not repeated."""
     able = [name for name in candidates if _has_compiler(job, name)]
-    found: Compilations = dict.fromkeys(able, ())
+    compilations: Compilations = dict.fromkeys(able, ())
     streams = (job.protocol.processes or LEAST_ACROSS) if job.extras.shapes else 0
     for alike, rounds, starts in (
         (job, job.extras.compile_runs, COMPILED),
@@ -280,8 +280,8 @@ def fresh_runs(
         for name, compilation in _rounds(alike, able, rounds, run, folder, stop, starts):
             for candidate in able:
                 if name == candidate or name == _eager_of(job, candidate):
-                    found[candidate] += (compilation,)
-    return found
+                    compilations[candidate] += (compilation,)
+    return compilations
 
 
 def _rounds(

@@ -34,7 +34,7 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     base = RunConfig(protocol=QUICK) if "quick" in given else RunConfig()
     config = read(base, given)
     chosen = config.compilers
-    asked = any(one.key in given for one in COMPILERS)
+    asked = any(compiler.key in given for compiler in COMPILERS)
     if not asked and all(devices.of(device).has_graphs for device in config.devices):
         chosen = (*chosen, DEFAULT_WITH_GRAPHS)
     if not asked and config.protocol.ddp:

@@ -24,7 +24,7 @@ def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tu
         check_threads(job.protocol.threads)
     if not config.environments:
         ranks = range(config.protocol.ddp)
-        check_devices([f"{one}:{n}" for one in config.devices for n in ranks] or config.devices)
+        check_devices([f"{device}:{n}" for device in config.devices for n in ranks] or config.devices)
         jobs = with_availability(jobs, asking_for(jobs), skip=skip)
     check_jobs(jobs)
     return jobs

@@ -63,7 +63,7 @@ def rows(kind: Any) -> Iterator[tuple[str, Any, Row | None]]:
     for field in dataclasses.fields(kind):
         inner = field.default_factory
         if ROW not in field.metadata and isinstance(inner, type) and dataclasses.is_dataclass(inner):
-            yield from ((f"{field.name}.{path}", one, row) for path, one, row in rows(inner))
+            yield from ((f"{field.name}.{path}", inner_field, row) for path, inner_field, row in rows(inner))
         else:
             yield field.name, field, field.metadata.get(ROW)
 

@@ -28,7 +28,7 @@ def closing_lines(summary: Summary) -> tuple[str, ...]:
     parts = sections(summary)
     curves = [c for c in summary.curves if only_controls or c.comparisons[0].compiler != CONTROL]
     curves = curves if len(curves) <= MOST_LINES else []
-    drawn = {id(one) for curve in curves for one in curve.comparisons}
+    drawn = {id(comparison) for curve in curves for comparison in curve.comparisons}
     results = [
         (part, comparison)
         for part in parts
@@ -36,7 +36,7 @@ def closing_lines(summary: Summary) -> tuple[str, ...]:
         if (only_controls or comparison.compiler != CONTROL) and id(comparison) not in drawn
     ]
     if len(results) <= MOST_LINES:
-        return (*map(_of_curve, curves), *(_of_result(parts, *one) for one in results))
+        return (*map(_of_curve, curves), *(_of_result(parts, *result) for result in results))
     groups: dict[tuple[str, str], tuple[Section, list[Comparison]]] = {}
     for part, comparison in results:
         groups.setdefault((part.title, comparison.compiler), (part, []))[1].append(comparison)
@@ -47,15 +47,15 @@ def _of_curve(curve: Curve) -> str:
     """``branch training float32 cpu, inductor over batch 1 to 64: faster from batch 6 [4, 8]; 5/5 pass``"""
     job, compiler = curve.comparisons[0].record.job, compiler_name(curve.comparisons[0].compiler)
     model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, job.device)))
-    passed = sum(one.passed for one in curve.comparisons)
+    passed = sum(comparison.passed for comparison in curve.comparisons)
     rate = f"{passed}/{len(curve.comparisons)} pass"
     return f"{model}, {compiler} over {range_text(curve)}: {crossing_text(curve)}; {rate}"
 
 
 def _name(parts: Sequence[Section], part: Section, comparison: Comparison, model: str = "") -> str:
     """``tiny_gpt NanoGPT training float32, inductor``: suite and device if the run has several."""
-    suite = part.suite if len({one.suite for one in parts}) > 1 else ""
-    device = part.device if len({one.device for one in parts}) > 1 else ""
+    suite = part.suite if len({section.suite for section in parts}) > 1 else ""
+    device = part.device if len({section.device for section in parts}) > 1 else ""
     words = filter(None, (suite, model, part.mode, part.dtype, device))
     return f"{plain(' '.join(words))}, {compiler_name(comparison.compiler)}"
 

@@ -37,17 +37,17 @@ Row = tuple[Curve, ...]
 Value = Callable[[Comparison], Typical | None]
 
 
-def _speedup(one: Comparison) -> Typical | None:
-    return None if one.speedup is None else Typical(value=one.speedup, low=one.ci_low, high=one.ci_high)
+def _speedup(c: Comparison) -> Typical | None:
+    return None if c.speedup is None else Typical(value=c.speedup, low=c.ci_low, high=c.ci_high)
 
 
 def _ms(side: str) -> Value:
-    return lambda one: median_ms(getattr(one.record.samples, f"{side}_s")) if one.record.samples else None
+    return lambda c: median_ms(getattr(c.record.samples, f"{side}_s")) if c.record.samples else None
 
 
 def _single(name: str) -> Value:
-    def value(one: Comparison) -> Typical | None:
-        number = getattr(one, name)
+    def value(c: Comparison) -> Typical | None:
+        number = getattr(c, name)
         return None if number is None else Typical(value=number)
 
     return value
@@ -77,7 +77,7 @@ def svgs(summary: Summary) -> tuple[bytes, ...]:
 
 
 def _drawn(summary: Summary, save: Callable[[str, Figure], dict[str, bytes]]) -> dict[str, bytes]:
-    rows = [tuple(curves) for _, curves in groupby(summary.curves, key=lambda one: one.family)]
+    rows = [tuple(curves) for _, curves in groupby(summary.curves, key=lambda curve: curve.family)]
     return by_name(
         [(curve_plot(summary, row[0]), row) for row in rows if any(curve.points for curve in row)],
         lambda members: draw(members[:MOST_ROWS], compilers(summary)),
@@ -128,7 +128,7 @@ def _draw_line(
     ax: Axes, curve: Curve, value: Value, style: Mapping[str, Any], label: str, over: Value | None
 ) -> None:
     """``over``: what a point has on the x axis; None: its place on the curve."""
-    places = [(over(one) if over else Typical(value=at), value(one)) for at, one in curve.points.items()]
+    places = [(over(c) if over else Typical(value=at), value(c)) for at, c in curve.points.items()]
     known = [(place.value, there) for place, there in places if place is not None and there is not None]
     x, y = [at for at, _ in known], [there.value for _, there in known]
     ax.plot(x, y, label=label, linewidth=1.3, ms=4, **style)
@@ -144,10 +144,10 @@ def _draw_crossovers(
 ) -> None:
     for curve in row:
         color = of_compiler[curve.comparisons[0].compiler]["color"]
-        for one in curve.crossovers:
-            ends = [values[0] if one.low is None else one.low, values[-1] if one.high is None else one.high]
+        for end in curve.crossovers:
+            ends = [values[0] if end.low is None else end.low, values[-1] if end.high is None else end.high]
             ax.plot(ends, [1.0, 1.0], color=color, linewidth=4, alpha=0.6, solid_capstyle="butt", zorder=3)
-            ax.plot(one.at, 1.0, "|", color=color, ms=12, zorder=4)
+            ax.plot(end.at, 1.0, "|", color=color, ms=12, zorder=4)
 
 
 def _draw_title(ax: Axes, row: Row) -> None:

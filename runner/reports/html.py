@@ -125,7 +125,7 @@ def _page(summary: Summary) -> dict[str, Any]:
 
 def _address(summary: Summary, comparison: Comparison) -> str:
     """The link that opens the panel of the comparison."""
-    place = next(place for place, one in enumerate(summary.comparisons) if one is comparison)
+    place = next(place for place, other in enumerate(summary.comparisons) if other is comparison)
     return f"#case={quote(identities(summary)[place], safe='')}"
 
 

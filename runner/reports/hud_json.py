@@ -89,11 +89,11 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
             yield _metric(header, [*comparison.compilations_s], column.unit)
         elif value is not None:
             yield _metric(header, [value], UNITS.get(column.unit, column.unit))
-    for one in record.compilations:
-        if one.first_calls_s:  # of --start-up
-            ends = [*accumulate(one.first_calls_s)]
+    for race in record.compilations:
+        if race.first_calls_s:  # of --start-up
+            ends = [*accumulate(race.first_calls_s)]
             yield _metric(
-                "start_up" if one.stream is None else "shapes", ends, "s", start=one.start, round=one.round
+                "start_up" if race.stream is None else "shapes", ends, "s", start=race.start, round=race.round
             )
 
 

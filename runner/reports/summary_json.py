@@ -57,7 +57,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         **_environments(summary),
         "pairs": [_pair(pair) for pair in summary.pairs],
         "compiler_ratios": summary.ratios,
-        "compile_starts": [_compile_start(one) for one in summary.compile_starts],
+        "compile_starts": [_compile_start(start) for start in summary.compile_starts],
         "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
         "start_forms": [_form(form) for form in summary.start_forms],
         "shape_forms": [_form(form) for form in summary.shape_forms],
@@ -77,20 +77,20 @@ def _environments(summary: Summary) -> dict[str, Any]:
         return {}
     rows = [
         {
-            "job": one.record.job.key,
-            "candidate": one.record.candidate,
-            "torch": one.record.environment.get("torch"),
-            "parity": one.record.env_parity,
-            "environment": one.environment,
-            "reference": one.reference,
-            "compiler": one.compiler,
-            "n": one.n,
-            "reference_ms": one.baseline_ms,
-            "ms": one.candidate_ms,
-            **{name: getattr(one, name) for name in OF_ENVIRONMENT},
-            "open_because": one.open and one.open.reason,
+            "job": across.record.job.key,
+            "candidate": across.record.candidate,
+            "torch": across.record.environment.get("torch"),
+            "parity": across.record.env_parity,
+            "environment": across.environment,
+            "reference": across.reference,
+            "compiler": across.compiler,
+            "n": across.n,
+            "reference_ms": across.baseline_ms,
+            "ms": across.candidate_ms,
+            **{name: getattr(across, name) for name in OF_ENVIRONMENT},
+            "open_because": across.open and across.open.reason,
         }
-        for one in summary.across
+        for across in summary.across
     ]
     return {"environments": rows, "environment_averages": [*map(_average, summary.across_averages)]}
 
@@ -107,16 +107,16 @@ def _pair(pair: CandidatePair) -> dict[str, Any]:
     }
 
 
-def _compile_start(one: CompileStart) -> dict[str, Any]:
+def _compile_start(start: CompileStart) -> dict[str, Any]:
     """Geometric means of several compilations of a candidate, with the interval of their time."""
     return {
-        "job": one.comparison.record.job.key,
-        "candidate": one.comparison.record.candidate,
-        "start": one.start,
-        "n": one.n,
-        "ci_low": one.time and one.time.low,
-        "ci_high": one.time and one.time.high,
-        **one.means,
+        "job": start.comparison.record.job.key,
+        "candidate": start.comparison.record.candidate,
+        "start": start.start,
+        "n": start.n,
+        "ci_low": start.time and start.time.low,
+        "ci_high": start.time and start.time.high,
+        **start.means,
     }
 
 
@@ -151,7 +151,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
     return {
         "axis": curve.axis,
         "candidate": curve.comparisons[0].record.candidate,
-        "jobs": [one.record.job.key for one in curve.comparisons],
+        "jobs": [comparison.record.job.key for comparison in curve.comparisons],
         "points": [*curve.points],
         "crossovers": curve.crossovers,
     }

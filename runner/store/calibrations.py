@@ -52,7 +52,7 @@ def conditions_of(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
 def matching(calibrations: Iterable[Calibration], facts: Mapping[str, Scalar]) -> Calibration | None:
     """The calibration of this machine under these facts of a worker."""
     here = conditions_of(facts)
-    return next((one for one in calibrations if one.conditions == here), None)
+    return next((calibration for calibration in calibrations if calibration.conditions == here), None)
 
 
 def calibrations_path(current: Mapping[str, str] = os.environ) -> Path:
@@ -77,7 +77,7 @@ def read_calibrations(path: Path | None = None) -> tuple[Calibration, ...]:
 
 def keep(flag: str, new: Sequence[Calibration], path: Path) -> None:
     """Adds calibrations to the file, in place of those with the same conditions."""
-    conditions = [one.conditions for one in new]
-    others = [one for one in read_calibrations(path) if one.conditions not in conditions]
+    conditions = [calibration.conditions for calibration in new]
+    others = [old for old in read_calibrations(path) if old.conditions not in conditions]
     content = json.dumps(to_json((*others, *new)), indent=1).encode()
     write_asked(flag, path, content)

@@ -38,7 +38,7 @@ def figures_file(candidate: str) -> str:
 
 def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], tuple[Figures, ...]]:
     """By job and candidate: a step's tensors, from input to output. Records without a table have none."""
-    found = {}
+    figures = {}
     for record in records:
         path = run / "cases" / record.job.key / figures_file(record.candidate)
         try:
@@ -47,13 +47,13 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
         except (OSError, ValueError, KeyError, TypeError, csv.Error):  # none, or edited
             continue
         worst: dict[str, Figures] = {}
-        for one in tensors:
-            kept = worst.setdefault(one.tensor, one)
-            worst[one.tensor] = max(kept, one, key=_rank)
+        for tensor in tensors:
+            kept = worst.setdefault(tensor.tensor, tensor)
+            worst[tensor.tensor] = max(kept, tensor, key=_rank)
         kinds = {kind: place for place, kind in enumerate(ORDER)}
-        shown = sorted(worst.values(), key=lambda one: kinds.get(one.tensor.split(".", 1)[0], len(ORDER)))
-        found[record.job.key, record.candidate] = tuple(shown)
-    return found
+        shown = sorted(worst.values(), key=lambda t: kinds.get(t.tensor.split(".", 1)[0], len(ORDER)))
+        figures[record.job.key, record.candidate] = tuple(shown)
+    return figures
 
 
 def _rank(figures: Figures) -> tuple[bool, float]:

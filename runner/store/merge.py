@@ -62,8 +62,8 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     """
     _check_paths(paths, output_dir)
     sources = [load(path) for path in paths]
-    for one, other in itertools.combinations(sources, 2):
-        _check_together(one, other)
+    for left, right in itertools.combinations(sources, 2):
+        _check_together(left, right)
     if not any(source.content.records for source in sources):
         raise UsageError("--merge: none of these runs has a record; measure something first")
     jobs = _joined_plan(sources)
@@ -188,29 +188,29 @@ def _missing(measured: Collection[Result], jobs: Sequence[Job], folder: RunFolde
 # -- what runs must have in common ------------------------------------------------
 
 
-def _check_together(one: Source, other: Source) -> None:
+def _check_together(left: Source, right: Source) -> None:
     """Raises ``UsageError`` for the first difference that forbids joining these runs."""
     facts: dict[str, tuple[set[str], set[str]]] = {}
-    for place, source in enumerate((one, other)):
+    for place, source in enumerate((left, right)):
         for name, value in _named_facts(source):
             facts.setdefault(name, (set(), set()))[place].add(str(to_json(value)))
     for name, (first, second) in facts.items():
         if first and second and first != second:
             here, there = (" and ".join(sorted(values)) for values in (first, second))
-            raise _apart(one, other, f"{name} is {here} in the first and {there} in the second")
-    results = {result_of(record): record for record in one.content.records}
-    for record in other.content.records:
+            raise _apart(left, right, f"{name} is {here} in the first and {there} in the second")
+    results = {result_of(record): record for record in left.content.records}
+    for record in right.content.records:
         same = results.get(result_of(record))
         if same is not None and to_json(same) != to_json(record):
             both = f"both measured {record.candidate} of {record.job.key}, with other values"
             raise _apart(
-                one, other, f"{both}: {_outcome(same)} in the first, {_outcome(record)} in the second"
+                left, right, f"{both}: {_outcome(same)} in the first, {_outcome(record)} in the second"
             )
 
 
-def _apart(one: Source, other: Source, why: str) -> UsageError:
+def _apart(left: Source, right: Source, why: str) -> UsageError:
     return UsageError(
-        f"--merge: {one.folder} and {other.folder} do not belong together: {why}; "
+        f"--merge: {left.folder} and {right.folder} do not belong together: {why}; "
         "compare the two runs instead of joining them"
     )
 

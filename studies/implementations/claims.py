@@ -21,12 +21,12 @@ Judged = tuple[str, str]
 NOTHING: Judged = ("nothing to compare", OPEN)
 
 
-def claims(found: Sequence[Fitted]) -> list[Expectation]:
+def claims(fits: Sequence[Fitted]) -> list[Expectation]:
     """The claims on addition, then those on text, for the tasks that the run has."""
     return [
         Expectation(expected=expected, found=text, holds=holds)
         for task, judges in CLAIMS.items()
-        if (members := [f for f in found if f.task == task])
+        if (members := [f for f in fits if f.task == task])
         for expected, judge in judges.items()
         for text, holds in (judge(members),)
     ]

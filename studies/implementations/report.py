@@ -36,14 +36,14 @@ def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
     """An unmet expectation is in the report, but is not a failure."""
     from studies.plots import fitting_curves
 
-    found = fitted(lines)
+    fits = fitted(lines)
     files = {
-        "report.md": "\n".join(_report(lines[0], found)).encode(),
-        "results.csv": pd.DataFrame([numbers(f) for f in found], dtype=object).to_csv(index=False).encode(),
+        "report.md": "\n".join(_report(lines[0], fits)).encode(),
+        "results.csv": pd.DataFrame([numbers(f) for f in fits], dtype=object).to_csv(index=False).encode(),
     }
-    for task in dict.fromkeys(f.task for f in found):
-        files |= fitting_curves(task, [f for f in found if f.task == task and f.points])
-    return files, [f"{f.name}: {f.message}" for f in found if f.status != "PASS"]
+    for task in dict.fromkeys(f.task for f in fits):
+        files |= fitting_curves(task, [f for f in fits if f.task == task and f.points])
+    return files, [f"{f.name}: {f.message}" for f in fits if f.status != "PASS"]
 
 
 def numbers(f: Fitted) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def numbers(f: Fitted) -> dict[str, Any]:
     }
 
 
-def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
+def _report(study: Line, fits: Sequence[Fitted]) -> list[str]:
     options = study["options"]
     budgets = {
         "addition": f"{options['budget_s']:g} s on addition",
@@ -90,7 +90,7 @@ def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
     if options["quick"]:
         lines += ["", "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."]
     for task, title in TITLES.items():
-        if members := [f for f in found if f.task == task]:
+        if members := [f for f in fits if f.task == task]:
             lines += ["", f"## {title}", "", _data(study, task), "", *_beside(task, members), ""]
             if task == "addition" and not _as_published(options):
                 lines += ["NOT the same task: the published questions are additions of three digits.", ""]
@@ -99,7 +99,7 @@ def _report(study: Line, found: Sequence[Fitted]) -> list[str]:
         lines += ["", f"Task 2 was left out: {study['refused']}"]
     judged = not options["quick"] and _as_published(options)
     lines += ["", "## Do the source's claims hold here?", ""]
-    return [*lines, *expectation_table(claims(found), judged=judged)]
+    return [*lines, *expectation_table(claims(fits), judged=judged)]
 
 
 def _questions(options: Mapping[str, Any]) -> tuple[list[str], int]:
@@ -126,10 +126,10 @@ def _data(study: Line, task: str) -> str:
     )
 
 
-def _when(found: Sequence[Fitted]) -> list[str]:
+def _when(fits: Sequence[Fitted]) -> list[str]:
     heads = ["model", "learning_rate", *(f"steps, seconds to {level:.1%}" for level in LEVELS)]
     lines = [
-        [f.model, f"{f.learning_rate:g}", *(_reached(f.reached(level)) for level in LEVELS)] for f in found
+        [f.model, f"{f.learning_rate:g}", *(_reached(f.reached(level)) for level in LEVELS)] for f in fits
     ]
     note = "The first evaluation on held-out examples that reached this accuracy, by symbol."
     return [*table(heads, lines), "", note]

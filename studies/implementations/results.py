@@ -91,7 +91,7 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
             name: math.nan if line[name] is None else line[name] for name in ("train_loss", "test_loss")
         }
         points.setdefault(line["variant"], []).append(Point(**_facts(Point, {**line, **losses})))
-    found = [
+    fits = [
         Fitted(
             **_facts(
                 Fitted,
@@ -100,7 +100,7 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
         )
         for line in of_kind(lines, "outcome")
     ]
-    return sorted(found, key=lambda f: place(f.task, f.model))
+    return sorted(fits, key=lambda f: place(f.task, f.model))
 
 
 def _facts(kind: type[Point | Fitted], line: Line) -> dict[str, Any]:

@@ -54,9 +54,9 @@ def trainings(lines: Sequence[Line], chunks: pd.DataFrame) -> pd.DataFrame:
     step_s = chunks[chunks["steady"]].groupby(TRAINING)["step_s"].median()
     early = chunks[~chunks["steady"]].groupby(TRAINING)[["seconds", "steps"]].sum()
     extra_s = (early["seconds"] - early["steps"] * step_s).clip(lower=0).reindex(index).fillna(0.0)
-    found = outcomes.drop_duplicates(TRAINING).set_index(TRAINING).reindex(index)
-    return found.assign(
-        status=found["status"].fillna(CUT_SHORT), compile_s=prepare_s + extra_s, run_s=total_s - extra_s
+    trained = outcomes.drop_duplicates(TRAINING).set_index(TRAINING).reindex(index)
+    return trained.assign(
+        status=trained["status"].fillna(CUT_SHORT), compile_s=prepare_s + extra_s, run_s=total_s - extra_s
     )
 
 
@@ -106,13 +106,13 @@ class Results:
 
 def results(lines: Sequence[Line]) -> Results:
     chunks = chunks_of(lines)
-    found = trainings(lines, chunks)
-    statuses = found["status"]
+    trained = trainings(lines, chunks)
+    statuses = trained["status"]
     chunks = chunks.join(statuses, on=TRAINING)
-    variants = list(dict.fromkeys(found.index.get_level_values("variant")))
+    variants = list(dict.fromkeys(trained.index.get_level_values("variant")))
     return Results(
         chunks=chunks,
-        rows={name: _row(name, found.loc[name], chunks) for name in variants},
+        rows={name: _row(name, trained.loc[name], chunks) for name in variants},
         following={name: _following(name, chunks) for name in variants if not name.endswith(f" {EAGER}")},
     )
 
@@ -152,6 +152,6 @@ def _following(variant: str, chunks: pd.DataFrame) -> tuple[float | None, float 
 
 
 def _root_mean_square(differences: Sequence[pd.DataFrame | pd.Series[float]]) -> float | None:
-    values = [pd.Series(one.to_numpy().ravel()).dropna() for one in differences]
+    values = [pd.Series(difference.to_numpy().ravel()).dropna() for difference in differences]
     together = pd.concat(values) if values else pd.Series(dtype="float64")
     return float((together**2).mean() ** 0.5) if len(together) else None

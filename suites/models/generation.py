@@ -63,10 +63,10 @@ class CausalDecoder(CachedDecoder):
         from transformers import DynamicCache
 
         (prompt,) = args
-        one: Any = DynamicCache()
-        one.update = Recorder()
-        self.model(prompt[:, :1], past_key_values=one, use_cache=True)
-        return allocated(static_layers(self.model.config, self.length), one.update)
+        cache: Any = DynamicCache()
+        cache.update = Recorder()
+        self.model(prompt[:, :1], past_key_values=cache, use_cache=True)
+        return allocated(static_layers(self.model.config, self.length), cache.update)
 
     def forward(self, tokens: Tensor) -> Tensor:
         options: dict[str, Any] = dict(self._options)
@@ -106,15 +106,15 @@ def static_layers(config: Any, length: int) -> list[Any]:
         layers = library.StaticCache(config=config, max_cache_len=length).layers
     except Exception as error:  # each family of models without attention layers fails in its own way
         raise ValueError(f"{config.model_type} has no static KV cache") from error
-    found = []
+    layers = []
     for layer in layers:
         if type(layer) in kept:
-            found.append(layer)
+            layers.append(layer)
         elif type(layer) is sliding:
-            found.append(whole(max_cache_len=length))
+            layers.append(whole(max_cache_len=length))
         else:
             raise ValueError(f"{config.model_type} has no static KV cache")
-    return found
+    return layers
 
 
 class Recorder:
@@ -232,11 +232,11 @@ class WhisperTranscriber(CachedDecoder):
         layer = cache_library().StaticLayer
         start, features = args
         config = self.model.config
-        one: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        spoken = one.self_attention_cache.update = Recorder()
-        heard = one.cross_attention_cache.update = Recorder()
+        caches: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        spoken = caches.self_attention_cache.update = Recorder()
+        heard = caches.cross_attention_cache.update = Recorder()
         silence = features.new_zeros(len(start), 1, config.d_model)
-        self._read(start, silence, one)
+        self._read(start, silence, caches)
         caches = [
             allocated([layer(max_cache_len=length) for _ in range(config.decoder_layers)], recorder)
             for length, recorder in ((self.length, spoken), (config.max_source_positions, heard))

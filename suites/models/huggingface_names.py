@@ -64,9 +64,9 @@ def model_class(name: str) -> Any:
         if name in dir(library):
             raise LookupError(f"{name} of transformers {library.__version__} is no model{close}")
         raise LookupError(f"transformers {library.__version__} has no model class {name!r}{close}")
-    found: Any = getattr(library, name)
-    if not (isinstance(found, type) and issubclass(found, library.PreTrainedModel)):
+    model_class: Any = getattr(library, name)
+    if not (isinstance(model_class, type) and issubclass(model_class, library.PreTrainedModel)):
         raise LookupError(f"{name} of transformers {library.__version__} is no model")  # noqa: TRY004 -- the name is wrong
-    if getattr(found, "config_class", None) is None:
+    if getattr(model_class, "config_class", None) is None:
         raise LookupError(f"{name} of transformers {library.__version__} has no configuration to build from")
-    return found
+    return model_class

@@ -394,8 +394,8 @@ def hold_to_storage(module: nn.Module, inputs: tuple[Tensor, ...], *, shares: bo
         raise ValueError(f"the result of {type(module).__name__} was to be {wanted}, but {what}")
 
 
-def same_storage(one: Tensor, other: Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+def same_storage(first: Tensor, second: Tensor) -> bool:
+    return first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
 
 
 def weighted_sum(output: Tensor, target: Tensor) -> Tensor:

@@ -106,10 +106,10 @@ def _no_such_key(architecture: str, key: str) -> str:
 def constructor_keys(model_class: type) -> set[str]:
     """The keywords of a model's class, with the fields of a configuration object it may take."""
     keys: set[str] = set()
-    for one in model_class.__mro__:
-        if one in (nn.Module, object) or "__init__" not in vars(one):
+    for ancestor in model_class.__mro__:
+        if ancestor in (nn.Module, object) or "__init__" not in vars(ancestor):
             continue
-        for name, parameter in inspect.signature(one).parameters.items():
+        for name, parameter in inspect.signature(ancestor).parameters.items():
             if parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
                 continue
             keys.add(name)

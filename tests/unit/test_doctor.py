@@ -55,7 +55,7 @@ def by_name(subject: Machine) -> dict[str, Check]:
 def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
     found = by_name(machine(tmp_path))
     assert not any(check.advice for check in found.values())
-    assert "unknown" in found["CPU governor"].found
+    assert "unknown" in found["CPU governor"].state
     assert "other GPU users" not in found
 
 
@@ -88,7 +88,7 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
 )
 def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, found: str, advice: str) -> None:
     check = by_name(machine(tmp_path, files))[name]
-    assert check.found == found
+    assert check.state == found
     assert check.read.startswith("/")
     assert advice in check.advice
     assert bool(advice) == bool(check.advice)
@@ -116,9 +116,9 @@ def test_threads_against_cores(tmp_path: Path, setting: str | None, cores: int |
 def test_other_users_of_the_gpu(tmp_path: Path) -> None:
     commands = {"query-gpu": "NVIDIA X, 97 %, Disabled\n", "compute-apps": "77, python, 900 MiB\n"}
     found = by_name(machine(tmp_path, commands=commands))
-    assert found["GPU"].found == "NVIDIA X, 97 % in use"
+    assert found["GPU"].state == "NVIDIA X, 97 % in use"
     assert "-pm 1" in found["GPU"].advice
-    assert found["other GPU users"].found == "77, python, 900 MiB"
+    assert found["other GPU users"].state == "77, python, 900 MiB"
     assert found["other GPU users"].advice
 
 
@@ -134,8 +134,8 @@ def test_what_triton_needs_is_asked_for_where_there_is_a_gpu(
 def test_nonsense_in_a_file_ends_no_other_check(tmp_path: Path) -> None:
     files = {"proc/loadavg": "?", "sys/fs/cgroup/cpu.max": "1 0", "proc/meminfo": "MemTotal: lots"}
     found = by_name(machine(tmp_path, files))
-    assert "could not be read" in found["load"].found
-    assert "could not be read" in found["CPU quota"].found
+    assert "could not be read" in found["load"].state
+    assert "could not be read" in found["CPU quota"].state
     assert "transparent huge pages" not in found
     assert "clock source" not in found
     assert "threads" in found

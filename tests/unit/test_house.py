@@ -39,6 +39,25 @@ def test_every_module_says_what_it_is() -> None:
     assert [path for path, tree in trees.items() if path.stat().st_size and not ast.get_docstring(tree)] == []
 
 
+def bound_names(tree: ast.Module) -> set[str]:
+    """The names of variables and parameters."""
+    nodes = [*ast.walk(tree)]
+    variables = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return variables | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def test_a_variable_is_called_by_its_noun() -> None:
+    assert bound_names(ast.parse("made = [one for one in f(lambda found: found)]")) == {
+        "found",
+        "made",
+        "one",
+    }
+    fields = {Path("studies/expectations.py"): {"found"}}  # the column beside *expected*
+    production = sources("runner", "harness", "suites", "torchduet", "studies", "benchmarks")
+    words = {path: bound_names(tree_of(path)) & {"found", "made", "one"} for path in production}
+    assert {path.relative_to(ROOT): names for path, names in words.items() if names} == fields
+
+
 def mutable_globals(tree: ast.Module) -> Iterator[str]:
     """Names bound at module level to something mutable, unless in capitals (a constant by agreement)."""
     for node in tree.body:

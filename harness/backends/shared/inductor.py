@@ -50,7 +50,7 @@ def autotuned_from_now() -> list[str]:
     choices: list[str] = []
 
     def chosen(times: Mapping[Any, float], operation: str, inputs: Sequence[Any], *_: Any) -> None:
-        shapes = ", ".join("x".join(map(str, one.get_size())) for one in inputs)
+        shapes = ", ".join("x".join(map(str, tensor.get_size())) for tensor in inputs)
         if times:
             choices.append(f"{operation} ({shapes}): {min(times, key=lambda choice: times[choice]).name}")
 

@@ -62,9 +62,9 @@ def compile_with(program: Program, name: str, function: Callable[..., Any], sour
     @functools.wraps(function)
     def backend(graph: torch.fx.GraphModule, inputs: Any, **settings: Any) -> Any:
         nonlocal worked
-        made = _callable(function(graph, inputs, **settings), source)
+        compiled = _callable(function(graph, inputs, **settings), source)
         worked += any(node.op.startswith("call") for node in graph.graph.nodes)
-        return made
+        return compiled
 
     return compile_with_dynamo(program, backend, name=name, calls=lambda: worked)
 
@@ -72,25 +72,25 @@ def compile_with(program: Program, name: str, function: Callable[..., Any], sour
 def _compile_module(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:
     module = program.parallel or program.module
     before, graphs = _state_of(module), counting_graphs()
-    made = _callable(function(module), source)
-    unchanged = made is module and _state_of(module) == before
+    compiled = _callable(function(module), source)
+    unchanged = compiled is module and _state_of(module) == before
     # Dynamo's graphs prove compilation by torch.compile, also if the same module is returned
-    dynamos = unchanged or isinstance(made, torch._dynamo.OptimizedModule)
+    dynamos = unchanged or isinstance(compiled, torch._dynamo.OptimizedModule)
     return Compiled(
-        forward=forward_of(made, program.loss if program.training else None),
+        forward=forward_of(compiled, program.loss if program.training else None),
         region="forward",
         compiler_calls=graphs if dynamos else lambda: 1,
         notes=notes_on(name, program.options, ()),
     )
 
 
-def _callable(made: Any, source: str) -> Any:
-    if not callable(made):
+def _callable(compiled: Any, source: str) -> Any:
+    if not callable(compiled):
         raise TypeError(
-            f"{source} returned a {type(made).__name__}; a compiler returns what is called in place of the "
-            "graph or the module"
+            f"{source} returned a {type(compiled).__name__}; a compiler returns what is called in place of "
+            "the graph or the module"
         )
-    return made
+    return compiled
 
 
 def kind_of(function: Callable[..., Any], source: str) -> str:

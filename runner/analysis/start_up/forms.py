@@ -51,14 +51,14 @@ def _race(form: StartForm | ShapeForm) -> tuple[str, str]:
 def _by_start(comparison: Comparison, *, streams: bool) -> dict[str, dict[int, Compilation]]:
     """Start -> its processes; ``streams``: of ``--shapes``, else of a race."""
     members: dict[str, dict[int, Compilation]] = {}
-    for one in comparison.record.compilations:
-        if one.first_calls_s and (one.stream is not None) == streams:
-            members.setdefault(one.start, {})[one.round] = one
+    for process in comparison.record.compilations:
+        if process.first_calls_s and (process.stream is not None) == streams:
+            members.setdefault(process.start, {})[process.round] = process
     return members
 
 
 def _ends(members: Members) -> dict[int, tuple[float, ...]]:
-    return {number: tuple(accumulate(one.first_calls_s)) for number, one in members.items()}
+    return {number: tuple(accumulate(process.first_calls_s)) for number, process in members.items()}
 
 
 # -- races ---------------------------------------------------------------------------
@@ -75,18 +75,18 @@ def _start_form(
     comparison: Comparison, start: str, members: Sequence[Compilation], ends: Races, eager: Races
 ) -> StartForm:
     least = min(map(len, ends.values()))
-    stored = [one.stored_bytes for one in members if one.stored_bytes is not None]
-    settled = {number: settled_step(one) for number, one in ends.items()}
-    wrong = next((one for one in members if one.failure), members[0])
+    stored = [process.stored_bytes for process in members if process.stored_bytes is not None]
+    settled = {number: settled_step(race) for number, race in ends.items()}
+    wrong = next((process for process in members if process.failure), members[0])
     return StartForm(
         comparison=comparison,
         start=start,
         n=len(ends),
-        after={n: typical_of([one[n - 1] for one in ends.values()]) for n in TOLD_AFTER if n <= least},
-        curve=tuple(typical_of([one[n] for one in ends.values()]).value for n in range(least)),
+        after={n: typical_of([race[n - 1] for race in ends.values()]) for n in TOLD_AFTER if n <= least},
+        curve=tuple(typical_of([race[n] for race in ends.values()]).value for n in range(least)),
         settled_step=median(settled.values()),
         settled_s=typical_of([ends[number][step - 1] for number, step in settled.items()]),
-        step_s=typical_of([settled_s(one) for one in ends.values()]).value,
+        step_s=typical_of([settled_s(race) for race in ends.values()]).value,
         stored_bytes=median(stored) if stored else None,
         overtaking=None if start == EAGER_START else overtaking(ends, eager, comparison.estimate),
         status=wrong.status,
@@ -158,16 +158,16 @@ def _streamed(comparison: Comparison) -> list[ShapeForm]:
 
 
 def _shape_form(comparison: Comparison, strategy: str, members: Members, eager: Members) -> ShapeForm:
-    each = [(one, one.stream) for one in members.values() if one.stream is not None]
-    own, theirs = ({n: sum(one.first_calls_s) for n, one in side.items()} for side in (members, eager))
+    each = [(process, process.stream) for process in members.values() if process.stream is not None]
+    own, theirs = ({n: sum(p.first_calls_s) for n, p in side.items()} for side in (members, eager))
     ratios = [theirs[n] / own[n] for n in own if n in theirs]
     is_eager = strategy == EAGER_START
     ends, eager_ends = _ends(members), _ends(eager)
-    crossed = [crossing(one, eager_ends[n]) for n, one in ends.items() if n in eager_ends]
+    crossed = [crossing(race, eager_ends[n]) for n, race in ends.items() if n in eager_ends]
     known = [step for step in crossed if step is not None]
-    wrong = next((one for one, _ in each if one.failure), each[0][0])
+    wrong = next((process for process, _ in each if process.failure), each[0][0])
     eagers = [len(stream.eager) for _, stream in each if stream.eager is not None]
-    seconds = [value for one, _ in each if (value := finite(one.metrics.get("compile_dynamo_s"))) is not None]
+    seconds = [value for p, _ in each if (value := finite(p.metrics.get("compile_dynamo_s"))) is not None]
     return ShapeForm(
         comparison=comparison,
         start=strategy,
@@ -178,8 +178,8 @@ def _shape_form(comparison: Comparison, strategy: str, members: Members, eager: 
         recompiles=None if is_eager else median(max(0, len(s.compiled) - 1) for _, s in each),
         eager_calls=median(eagers) if eagers and not is_eager else None,
         compile_s=fmean(seconds) if seconds and not is_eager else None,
-        first_s=fmean(sum(one.first_calls_s[:FIRST]) for one, _ in each),
-        settled_ms=1e3 * fmean(fmean(one.first_calls_s[len(one.first_calls_s) // 2 :]) for one, _ in each),
+        first_s=fmean(sum(p.first_calls_s[:FIRST]) for p, _ in each),
+        settled_ms=1e3 * fmean(fmean(p.first_calls_s[len(p.first_calls_s) // 2 :]) for p, _ in each),
         overtakes=None if is_eager or len(known) < len(crossed) or not known else median(known),
         status=wrong.status,
         failure=wrong.failure,

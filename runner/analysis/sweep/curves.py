@@ -38,12 +38,12 @@ def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
 
 
 def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:
-    ordered = sorted(members, key=lambda one: one.record.job.case.at[axis])
-    points = {one.record.job.case.at[axis]: one for one in ordered if one.passed and one.ci_low is not None}
+    ordered = sorted(members, key=lambda c: c.record.job.case.at[axis])
+    points = {c.record.job.case.at[axis]: c for c in ordered if c.passed and c.ci_low is not None}
     band = [
         (value, estimate.log, *estimate.interval)
-        for value, one in points.items()
-        if (estimate := one.estimate) and estimate.interval
+        for value, c in points.items()
+        if (estimate := c.estimate) and estimate.interval
     ]
     return Curve(
         axis=axis,
@@ -74,7 +74,7 @@ def crossovers(points: Sequence[Point]) -> Iterator[Crossover]:
         places = [*zeros]
         if len(places) % 2 and interval != (None, None):
             at, rises = places[len(places) // 2][0], places[0][1]
-            begin, end = (None if one is None else math.exp(one) for one in interval)
+            begin, end = (None if end is None else math.exp(end) for end in interval)
             yield Crossover(at=math.exp(at), low=begin, high=end, faster=rises)
 
 
@@ -91,5 +91,5 @@ def median_ms(times_s: Sequence[float]) -> Typical:
 
     ordered = sorted(times_s)
     rank = int(special.bdtrik(0.025, len(ordered), 0.5))
-    middle, low, high = (1e3 * one for one in (median(ordered), ordered[rank], ordered[-1 - rank]))
+    middle, low, high = (1e3 * seconds for seconds in (median(ordered), ordered[rank], ordered[-1 - rank]))
     return Typical(value=middle, low=low, high=high)

@@ -32,7 +32,7 @@ def calibrated(records: Sequence[Record]) -> tuple[Calibration, ...]:
     for record in records:
         if record.status.passed:
             parts.setdefault(record.job.device, []).append(record)
-    return tuple(one for members in parts.values() if (one := _of_device(members)).taus)
+    return tuple(calibration for members in parts.values() if (calibration := _of_device(members)).taus)
 
 
 def _of_device(records: Sequence[Record]) -> Calibration:

@@ -189,14 +189,14 @@ def paying(known: Sequence[BreakEven]) -> Paying:
     """The break-even of several models together: a median over all, in which *never* counts as infinite."""
     if not known:
         return Paying()
-    whole = all(one.whole for one in known)
-    pay = [one.steps for one in known if one.pays == "yes"]
+    whole = all(model.whole for model in known)
+    pay = [model.steps for model in known if model.pays == "yes"]
     return Paying(
         models=len(known),
         pays=len(pay),
-        never=sum(one.pays == "no" for one in known),
+        never=sum(model.pays == "no" for model in known),
         median_of_paying=median(pay) if pay else None,
-        median=median(one.steps for one in known),
-        low=median(one.low for one in known) if whole else None,
-        high=median(one.high for one in known) if whole else None,
+        median=median(model.steps for model in known),
+        low=median(model.low for model in known) if whole else None,
+        high=median(model.high for model in known) if whole else None,
     )

@@ -71,8 +71,8 @@ def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason
     if low > limits.log or high < -limits.log:
         beyond = all(abs(log) > limits.log and log * low > 0 for log in estimate.segments)
         return Reason.FAMILY if beyond else Reason.HALVES
-    one = estimate.processes == 1
-    return Reason.ROUNDS if one and rounds_can_close(estimate, limits) else Reason.PROCESSES
+    single = estimate.processes == 1
+    return Reason.ROUNDS if single and rounds_can_close(estimate, limits) else Reason.PROCESSES
 
 
 def _needed(estimate: PairedEstimate, limits: Limits) -> str:

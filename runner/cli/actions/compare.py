@@ -94,8 +94,8 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     gates, console = gates_asked(request.fail_on), Console()
     accepted = accepted_in(request.accept) if request.accept is not None else ()
     changes = changes_between(load("--compare", request.first), load("--compare", request.second))
-    found, refusals = gate_results(changes, gates)
-    results = without_accepted(found, accepted, datetime.now(timezone.utc).date())
+    outcomes, refusals = gate_results(changes, gates)
+    results = without_accepted(outcomes, accepted, datetime.now(timezone.utc).date())
     if "console" in request.formats:
         print_changes(changes, results, console)
     for name, render in (("json", render_json), ("md", render_markdown)):

@@ -69,7 +69,7 @@ def examine(
     say(console, "Conditions for measurements on this machine")
     checks = [*checked(machine or this_machine())]
     for check in checks:
-        say(console, f"  {'!' if check.advice else ' '} {check.name:22} {check.found}  [{check.read}]")
+        say(console, f"  {'!' if check.advice else ' '} {check.name:22} {check.state}  [{check.read}]")
         if check.advice:
             say(console, f"      -> {check.advice}")
     advice = sum(bool(check.advice) for check in checks)

@@ -90,8 +90,8 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
     from runner.runs.compare.of_run import run_results
     from runner.runs.compare.output import print_result
 
-    found = run_results(summarize(folder.read().records), request.gates)
-    results = without_accepted(found, request.accepted, datetime.now(timezone.utc).date())
+    outcomes = run_results(summarize(folder.read().records), request.gates)
+    results = without_accepted(outcomes, request.accepted, datetime.now(timezone.utc).date())
     for result in results:
         print_result(result, console)
     return any(result.cases for result in results)

@@ -36,7 +36,7 @@ def parse(given: Given) -> tuple[MeasureRequest, bool]:
     request = planned(given)
     config = request.config
     action = "--why" if WHY.key in given else "--tune"
-    named = config.compilers if any(one.key in given for one in COMPILERS) else (DEFAULT,)
+    named = config.compilers if any(compiler.key in given for compiler in COMPILERS) else (DEFAULT,)
     if len(named) != 1:
         raise UsageError(f"{action} explains one compiler; name one with --compilers, not {len(named)}")
     if compiler_of(named[0]) == "eager" or named[0] in config.own_compilers:

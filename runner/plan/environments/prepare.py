@@ -40,7 +40,7 @@ def prepared(
 
 def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
     """The jobs in environments that are neither made nor checked, to print commands."""
-    environments = tuple(Environment(name=one.name, python="", asked=one.text) for one in asked)
+    environments = tuple(Environment(name=spec.name, python="", asked=spec.text) for spec in asked)
     return tuple(
         dataclasses.replace(
             job, candidates=candidates_in(job.candidates, environments), environments=environments
@@ -70,12 +70,12 @@ def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
     Raises ``UsageError`` if one cannot be used, or if two are the same.
     """
     checked = {}
-    for one in asked:
-        python = one.python or made(one.name, one.requirements, say)
-        facts = probe(python, one.name, "--envs")
-        say(f"{one.name}: {versions_text(facts)}")
+    for spec in asked:
+        python = spec.python or made(spec.name, spec.requirements, say)
+        facts = probe(python, spec.name, "--envs")
+        say(f"{spec.name}: {versions_text(facts)}")
         torch = str(facts["torch"])
-        checked[Environment(name=one.name, python=str(python), asked=one.text, torch=torch)] = facts
+        checked[Environment(name=spec.name, python=str(python), asked=spec.text, torch=torch)] = facts
     for (first, facts), (second, others) in itertools.combinations(checked.items(), 2):
         if same(facts, others):
             both = f"{first.name} and {second.name} are the same environment ({versions_text(facts)})"
@@ -85,24 +85,24 @@ def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
 
 def check_devices(checked: Checked, devices: Sequence[str]) -> None:
     """Raises ``UsageError`` if an environment cannot use a device."""
-    for one, facts in checked.items():
+    for environment, facts in checked.items():
         for device in devices:
             known = device_named(device)
             there = int(facts.get("devices", {}).get(known.type, 0))
             if known.accelerated and (known.index or 0) >= there:
                 raise UsageError(
-                    f"--devices: {one.name} (torch {one.torch}) cannot use {device}: "
+                    f"--devices: {environment.name} (torch {environment.torch}) cannot use {device}: "
                     f"it finds {there} {known.label} devices; use --devices=cpu"
                 )
 
 
 def check_still_there(jobs: Sequence[Job]) -> None:
     """For ``--resume``: raises ``UsageError`` if an environment of the plan is missing or has changed."""
-    known: Mapping[str, Environment] = {one.name: one for job in jobs for one in job.environments}
-    for one in known.values():
-        facts = probe(Path(one.python), one.name, "--resume")
-        if str(facts["torch"]) != one.torch:
+    known: Mapping[str, Environment] = {env.name: env for job in jobs for env in job.environments}
+    for environment in known.values():
+        facts = probe(Path(environment.python), environment.name, "--resume")
+        if str(facts["torch"]) != environment.torch:
             raise UsageError(
-                f"--resume: {one.name} has torch {facts['torch']} now, but had {one.torch} when the run "
-                "began; start a new run"
+                f"--resume: {environment.name} has torch {facts['torch']} now, but had "
+                f"{environment.torch} when the run began; start a new run"
             )

@@ -83,10 +83,10 @@ def _why_not(facts: Facts, code: int, last: str) -> str | None:  # noqa: PLR0911
     return None
 
 
-def same(one: Facts, other: Facts) -> bool:
+def same(first: Facts, second: Facts) -> bool:
     """Whether two interpreters are the same environment: equal versions and settings."""
-    names = (one.keys() | other.keys()) - set(NOT_COMPARED)
-    return all(one.get(name) == other.get(name) for name in names)
+    names = (first.keys() | second.keys()) - set(NOT_COMPARED)
+    return all(first.get(name) == second.get(name) for name in names)
 
 
 def versions_text(facts: Facts) -> str:

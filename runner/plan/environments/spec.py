@@ -56,8 +56,8 @@ def environments_given(given: Given, default: Any) -> Any:
     return environments_asked(given.get(ENVS.key), given.get(REFERENCE_ENV.key)) or default
 
 
-def spelled_environments(found: Sequence[EnvSpec]) -> Spelled:
-    return [(ENVS, f"{one.name}={one.text}") for one in found]
+def spelled_environments(specs: Sequence[EnvSpec]) -> Spelled:
+    return [(ENVS, f"{spec.name}={spec.text}") for spec in specs]
 
 
 def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[EnvSpec, ...]:
@@ -67,18 +67,18 @@ def environments_asked(given: Sequence[str] | None, reference: str | None) -> tu
             raise UsageError("--reference-env names one of --envs; add --envs, or leave it out")
         return ()
     environments = [_asked(text.strip()) for text in given]
-    names = [one.name for one in environments]
+    names = [spec.name for spec in environments]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
                 f"{FLAG}: two environments are called {name}; write other=... before one of them"
             )
-    for one, other in itertools.combinations(environments, 2):
-        if (one.python, sorted(one.requirements)) == (other.python, sorted(other.requirements)):
-            raise UsageError(f"{FLAG}: {one.name} and {other.name} are the same environment; {DIFFERENT}")
+    for first, second in itertools.combinations(environments, 2):
+        if (first.python, sorted(first.requirements)) == (second.python, sorted(second.requirements)):
+            raise UsageError(f"{FLAG}: {first.name} and {second.name} are the same environment; {DIFFERENT}")
     if reference is not None and reference not in names:
         raise unknown("--reference-env", reference, "environment", names)
-    return tuple(sorted(environments, key=lambda one: one.name != (reference or names[0])))
+    return tuple(sorted(environments, key=lambda spec: spec.name != (reference or names[0])))
 
 
 def _asked(text: str) -> EnvSpec:

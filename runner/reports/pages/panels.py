@@ -35,7 +35,7 @@ Group = tuple[str, Facts]
 def panel_chunks(summary: Summary) -> Iterator[list[dict[str, Any]]]:
     """The panels in chunks of ``CHUNK``: the page decompresses only the chunk of an opened panel."""
     for first in range(0, len(summary.comparisons), CHUNK):
-        yield [_panel(one, summary.figures) for one in summary.comparisons[first : first + CHUNK]]
+        yield [_panel(c, summary.figures) for c in summary.comparisons[first : first + CHUNK]]
 
 
 def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Figures]]) -> dict[str, Any]:
@@ -127,9 +127,9 @@ def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
     A phase includes the phases after it, except the phases of the same level.
     """
     times = [
-        (one.phase, float(f"{seconds:.4g}"))
-        for one in declared().metrics
-        if one.phase and (seconds := comparison.number(one.name)) is not None and seconds > 0
+        (metric.phase, float(f"{seconds:.4g}"))
+        for metric in declared().metrics
+        if metric.phase and (seconds := comparison.number(metric.name)) is not None and seconds > 0
     ]
     return times if len(times) > 1 else None
 

@@ -47,20 +47,20 @@ def range_text(curve: Curve) -> str:
 def crossing_text(curve: Curve) -> str:
     """``faster from batch 6 [4, 8]``; without a crossover, at how many points it is faster or slower."""
     if curve.crossovers:
-        return "; ".join(_crossover_text(curve, one) for one in curve.crossovers)
+        return "; ".join(_crossover_text(curve, crossover) for crossover in curve.crossovers)
     speedups, n = curve.points.values(), len(curve.points)
-    faster = sum(one.ci_low is not None and one.ci_low > 1 for one in speedups)
-    slower = sum(one.ci_high is not None and one.ci_high < 1 for one in speedups)
+    faster = sum(comparison.ci_low is not None and comparison.ci_low > 1 for comparison in speedups)
+    slower = sum(comparison.ci_high is not None and comparison.ci_high < 1 for comparison in speedups)
     if n and n in (faster, slower):
         return f"{'faster' if faster else 'slower'} at all {n} points"
     return f"faster at {faster}, slower at {slower} of {n} points"
 
 
-def _crossover_text(curve: Curve, one: Crossover) -> str:
-    low = f"under {min(curve.points):,}" if one.low is None else _value(one.low)
-    high = f"over {max(curve.points):,}" if one.high is None else _value(one.high)
-    word = "faster" if one.faster else "slower"
-    return f"{word} from {curve.axis} {_value(one.at)} [{low}, {high}]"
+def _crossover_text(curve: Curve, crossover: Crossover) -> str:
+    low = f"under {min(curve.points):,}" if crossover.low is None else _value(crossover.low)
+    high = f"over {max(curve.points):,}" if crossover.high is None else _value(crossover.high)
+    word = "faster" if crossover.faster else "slower"
+    return f"{word} from {curve.axis} {_value(crossover.at)} [{low}, {high}]"
 
 
 def _value(at: float) -> str:

@@ -77,11 +77,11 @@ def without_accepted(
 def _without_accepted(result: GateResult, accepted: Sequence[Accepted], today: date) -> GateResult:
     cases, allowed = [], []
     for case in result.cases:
-        known = [one for one in accepted if one.allows(result.gate.kind, case)]
-        if (one := max(known, key=lambda one: one.expires, default=None)) is None:
+        known = [change for change in accepted if change.allows(result.gate.kind, case)]
+        if (change := max(known, key=lambda change: change.expires, default=None)) is None:
             cases.append(case)
-        elif today <= one.expires:
-            allowed.append(f"{case} (accepted until {one.expires}: {one.reason})")
+        elif today <= change.expires:
+            allowed.append(f"{case} (accepted until {change.expires}: {change.reason})")
         else:
-            cases.append(f"{case} (was accepted until {one.expires}: {one.reason})")
+            cases.append(f"{case} (was accepted until {change.expires}: {change.reason})")
     return replace(result, cases=tuple(cases), accepted=tuple(allowed))

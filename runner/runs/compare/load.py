@@ -65,8 +65,8 @@ def results_of(
 ) -> tuple[Result, ...]:
     """The results of the records, with the estimates of the run's reports."""
     return tuple(
-        Result(comparison=one, conditions=conditions(one.record, labels), missing=missing)
-        for one in compare(records)
+        Result(comparison=comparison, conditions=conditions(comparison.record, labels), missing=missing)
+        for comparison in compare(records)
     )
 
 

@@ -71,12 +71,12 @@ def tuning(job: Job) -> tuple[Proposal, ...]:
     """The settings for this job, as one proposal: no cause is claimed."""
     training = job.case.mode is Mode.TRAINING
     settings = OF_CPU if job.device == "cpu" else OF_CUDA
-    chosen = [one for one in settings if training or one not in TRAINING_ONLY]
+    chosen = [setting for setting in settings if training or setting not in TRAINING_ONLY]
     chosen += ["functorch.activation_memory_budget=0.5"] if training else ["freezing=True"]
     return (Proposal(cause="a setting", sentence="", evidence="--tune", settings=tuple(chosen)),)
 
 
 def winner(attempts: Sequence[Attempt]) -> Attempt | None:
     """The fastest setting that helps; None: the plain candidate stays."""
-    helping = [one for one in attempts if one.helps]
-    return max(helping, key=lambda one: one.comparison.speedup or 0.0, default=None)
+    helping = [attempt for attempt in attempts if attempt.helps]
+    return max(helping, key=lambda attempt: attempt.comparison.speedup or 0.0, default=None)

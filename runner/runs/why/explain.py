@@ -148,8 +148,8 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
 
 def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
     """The first settings of each cause in turn, then the second ones; at most ``MOST``."""
-    depth = max((len(one.settings) for one in proposed), default=0)
-    turns = (one.settings[place] for place in range(depth) for one in proposed if place < len(one.settings))
+    depth = max((len(p.settings) for p in proposed), default=0)
+    turns = (p.settings[place] for place in range(depth) for p in proposed if place < len(p.settings))
     return tuple(dict.fromkeys(turns))[:MOST]
 
 
@@ -157,8 +157,8 @@ def with_setting(candidate: str, setting: str) -> str:
     """The candidate with these settings; they replace those of the same name."""
     compiler, own = parts_of(candidate)
     added = parts_of(f"{compiler}[{setting}]")[1]
-    names = {one.partition("=")[0] for one in added}
-    return named(compiler, (*(one for one in own if one.partition("=")[0] not in names), *added))
+    names = {option.partition("=")[0] for option in added}
+    return named(compiler, (*(option for option in own if option.partition("=")[0] not in names), *added))
 
 
 def candidates_for(candidate: str, settings: Sequence[str]) -> tuple[str, ...]:
@@ -175,20 +175,20 @@ def explain(
     Raises ``NoTimes``.
     """
     summary = summarize(records)
-    comparisons = {one.record.candidate: one for one in summary.comparisons}
+    comparisons = {comparison.record.candidate: comparison for comparison in summary.comparisons}
     pairs = {(pair.first.record.candidate, pair.second.record.candidate): pair for pair in summary.pairs}
     plain = comparisons.get(candidate)
     if plain is None or not plain.n:
         status = "no record" if plain is None else plain.status.value
         raise NoTimes(f"{candidate} has no times ({status}), so there is nothing to explain")
-    tried = {setting: with_setting(candidate, setting) for one in proposed for setting in one.settings}
+    tried = {setting: with_setting(candidate, setting) for p in proposed for setting in p.settings}
     attempts = tuple(
         Attempt(setting=setting, over_plain=pairs.get((name, candidate)), comparison=comparisons[name])
         for setting, name in tried.items()
         if name in comparisons
     )
     lost = plain.verdict is Verdict.SLOWER
-    causes_tested = tuple(_tested(one, attempts, plain, lost=lost) for one in proposed)
+    causes_tested = tuple(_tested(proposal, attempts, plain, lost=lost) for proposal in proposed)
     capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
@@ -210,8 +210,8 @@ def explain(
 def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
     if proposal.metric:
         return _measured(proposal, plain, lost=lost)
-    mine = [one for one in attempts if one.setting in proposal.settings and one.over_plain is not None]
-    best = max(mine, key=lambda one: one.over_plain.speedup or 0.0 if one.over_plain else 0.0, default=None)
+    mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
+    best = max(mine, key=lambda a: a.over_plain.speedup or 0.0 if a.over_plain else 0.0, default=None)
     share = None
     if best is not None and lost:
         share = share_of_loss(plain.record.samples, best.comparison.record.samples)
@@ -251,13 +251,13 @@ def _call(comparisons: Mapping[str, Comparison], candidate: str) -> Mapping[str,
 
 def acting(why: Why) -> tuple[Tested, ...]:
     """The explained causes whose settings can be tested together: at least two, or none."""
-    tested = {one.attempt.setting: one for one in why.explained if one.attempt is not None}
+    tested = {cause.attempt.setting: cause for cause in why.explained if cause.attempt is not None}
     return tuple(tested.values()) if len(tested) > 1 else ()
 
 
 def together_setting(why: Why) -> str:
     """The settings of all causes that act, as one."""
-    settings = [one.attempt.setting for one in acting(why) if one.attempt]
+    settings = [cause.attempt.setting for cause in acting(why) if cause.attempt]
     return ",".join(dict.fromkeys(part for setting in settings for part in setting.split(",")))
 
 
@@ -265,7 +265,7 @@ def with_together(why: Why, candidate: str, records: Sequence[Record]) -> Why:
     """The explanation with a second run, which timed the candidate without all causes that act."""
     setting = together_setting(why)
     proposal = Proposal(
-        cause=" and ".join(one.proposal.cause for one in acting(why)),
+        cause=" and ".join(cause.proposal.cause for cause in acting(why)),
         sentence="Removed together.",
         evidence="each acts alone",
         settings=(setting,),

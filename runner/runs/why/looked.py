@@ -83,13 +83,13 @@ class Looked:
     @property
     def settings(self) -> tuple[str, ...]:
         """The candidate's own settings, without those for looking."""
-        return tuple(one for one in parts_of(self.record.candidate)[1] if one not in LOOKING)
+        return tuple(option for option in parts_of(self.record.candidate)[1] if option not in LOOKING)
 
     @property
     def step_ms(self) -> float:
         """The compiled step as timed, without the profiler; with it, if it was not timed."""
         samples = self.record.samples
-        timed = [] if samples is None else [one for one in samples.candidate_s if one]
+        timed = [] if samples is None else [seconds for seconds in samples.candidate_s if seconds]
         return statistics.median(timed) * 1e3 if timed else self.compiled.get(STEP, 0.0)
 
     @cached_property

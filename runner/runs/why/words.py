@@ -35,24 +35,24 @@ class Part:
 
 def verdict_text(why: Why) -> str:
     """``0.76x [0.74, 0.79], slower: 9.5 ms of a step of 39.6 ms are lost``"""
-    one = why.plain
-    verdict = one.verdict.value if one.verdict else "no verdict"
-    text = f"{one.compiler}: {estimate_text(one.estimate)}, {verdict}"
-    if one.baseline_ms is None or one.speedup is None:
+    plain = why.plain
+    verdict = plain.verdict.value if plain.verdict else "no verdict"
+    text = f"{plain.compiler}: {estimate_text(plain.estimate)}, {verdict}"
+    if plain.baseline_ms is None or plain.speedup is None:
         return text
-    lost = one.baseline_ms * (1 / one.speedup - 1)
+    lost = plain.baseline_ms * (1 / plain.speedup - 1)
     change = f"{abs(lost):.3g} ms a step are {'lost' if lost > 0 else 'gained'}"
-    return f"{text}; eager takes {one.baseline_ms:.3g} ms, {change}"
+    return f"{text}; eager takes {plain.baseline_ms:.3g} ms, {change}"
 
 
 def cause_lines(why: Why) -> tuple[str, ...]:
     """The tested causes as sentences; what was found if nothing is lost."""
     if not why.lost:
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
-    ordered = sorted(why.causes, key=lambda one: one.state.value)
+    ordered = sorted(why.causes, key=lambda cause: cause.state.value)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
     why_not = "no tested setting removes a part of the loss beyond noise"
-    if any(one.helps for one in why.attempts):
+    if any(attempt.helps for attempt in why.attempts):
         why_not = "a setting helps, but what is seen of its cause takes too little of the step"
     if why.unseen:
         why_not = f"the copy for looking failed ({why.unseen}), so no cause was proposed"
@@ -62,8 +62,8 @@ def cause_lines(why: Why) -> tuple[str, ...]:
 def _cause_line(tested: Tested) -> str:
     text = f"{tested.state.value.capitalize()}: {tested.proposal.cause}. {tested.proposal.sentence}"
     if tested.attempt is not None:
-        one = tested.attempt.comparison
-        text += f" With {tested.attempt.setting}: {estimate_text(one.estimate)} of eager"
+        comparison = tested.attempt.comparison
+        text += f" With {tested.attempt.setting}: {estimate_text(comparison.estimate)} of eager"
         text += f", {_share_text(tested.share)} of the loss gone." if tested.share else "."
     elif tested.share is not None:
         text += f" It has {_share_text(tested.share)} of the loss."
@@ -111,7 +111,7 @@ def _overview_row(why: Why) -> tuple[str, ...]:
     first = (why.title, f"{estimate_text(why.plain.estimate)}, {verdict}")
     if not why.lost:
         return (*first, "no loss", *[""] * 5)
-    ordered = sorted(why.causes, key=lambda one: (one.state.value, -one.share.value if one.share else 0.0))
+    ordered = sorted(why.causes, key=lambda c: (c.state.value, -c.share.value if c.share else 0.0))
     if why.together is not None and why.together.share is not None:
         ordered = [why.together]
     if not ordered:
@@ -153,8 +153,8 @@ def kernels_table(why: Why) -> Table:
 
 
 def stages_table(stages: Sequence[Stage]) -> Table:
-    rows = [(one.name, one.over, estimate_text(one.estimate)) for one in stages]
-    halves = [tuple(f"{ms:.3g}" for ms in one.halves_ms or ()) for one in stages]
+    rows = [(stage.name, stage.over, estimate_text(stage.estimate)) for stage in stages]
+    halves = [tuple(f"{ms:.3g}" for ms in stage.halves_ms or ()) for stage in stages]
     header = ("stage", "over", "speedup [95 %]")
     if not stages or not all(halves):
         return Table(header=header, rows=tuple(rows))
@@ -180,17 +180,17 @@ def call_table(why: Why) -> Table:
 
 def attempts_table(attempts: Sequence[Attempt]) -> Table:
     """The largest effect first."""
-    ordered = sorted(attempts, key=lambda one: -((one.over_plain and one.over_plain.speedup) or 0.0))
+    ordered = sorted(attempts, key=lambda a: -((a.over_plain and a.over_plain.speedup) or 0.0))
     rows = tuple(
         (
-            one.setting,
-            estimate_text(one.over_plain.estimate if one.over_plain else None),
-            estimate_text(one.comparison.estimate),
-            one.comparison.status.value,
-            optional(one.comparison.compile_s, seconds_text),
-            "yes" if one.helps else "no",
+            attempt.setting,
+            estimate_text(attempt.over_plain.estimate if attempt.over_plain else None),
+            estimate_text(attempt.comparison.estimate),
+            attempt.comparison.status.value,
+            optional(attempt.comparison.compile_s, seconds_text),
+            "yes" if attempt.helps else "no",
         )
-        for one in ordered
+        for attempt in ordered
     )
     return Table(header=("setting", "over plain", "over eager", "parity", "compile s", "helps"), rows=rows)
 
@@ -241,14 +241,14 @@ def _one(why: Why) -> dict[str, Any]:
         "call_us": {name: list(us) for name, us in why.call.items()},
         "tried": [
             {
-                "setting": one.setting,
-                "over_plain": _ends(one.over_plain.estimate) if one.over_plain else None,
-                "over_eager": _ends(one.comparison.estimate),
-                "status": one.comparison.status.value,
-                "compile_s": one.comparison.compile_s,
-                "helps": one.helps,
+                "setting": attempt.setting,
+                "over_plain": _ends(attempt.over_plain.estimate) if attempt.over_plain else None,
+                "over_eager": _ends(attempt.comparison.estimate),
+                "status": attempt.comparison.status.value,
+                "compile_s": attempt.comparison.compile_s,
+                "helps": attempt.helps,
             }
-            for one in why.attempts
+            for attempt in why.attempts
         ],
         "excluded": list(why.excluded),
         "not_excluded": list(why.shown),

@@ -50,4 +50,4 @@ def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
     """The settings that remove the cause; () if none is known."""
     known = getattr(cause, "settings", None)
     settings = () if known is None else tuple(known(looked))
-    return tuple(one for one in settings if looked.of_inductor or one.startswith(OF_DYNAMO))
+    return tuple(setting for setting in settings if looked.of_inductor or setting.startswith(OF_DYNAMO))

@@ -9,7 +9,7 @@ SENTENCE = "Autotuning chose slower kernels."
 
 
 def signature(looked: Looked) -> str:
-    asked = [one for one in looked.settings if one.startswith(("max_autotune=", "mode=max"))]
+    asked = [setting for setting in looked.settings if setting.startswith(("max_autotune=", "mode=max"))]
     return (
         f"autotuning is on ({', '.join(asked) or looked.compiler})"
         if asked or "autotune" in looked.compiler

@@ -15,5 +15,5 @@ def signature(looked: Looked) -> str:
 
 
 def settings(looked: Looked) -> tuple[str, ...]:
-    narrow = any(one.startswith("cpp.simdlen=") for one in looked.settings)
+    narrow = any(setting.startswith("cpp.simdlen=") for setting in looked.settings)
     return ("cpp.simdlen=None",) if narrow else ()
