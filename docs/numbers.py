@@ -254,11 +254,16 @@ def by_processor(records: Sequence[Record]) -> str:
 def causes() -> Iterator[str]:
     """The rows of RESULTS's table of slower models: of ``--why``, where the model was slower again."""
     tables = load_file(ROOT / "results" / "why-cpu" / "tables.py")
-    whys = tables.explanations().values()
-    for row in tables.overview_text([*whys]).splitlines()[2:]:
-        if "| no loss |" not in row:
-            short = row.replace(" (small)", "").replace(" (training, float32, cpu)", "")
-            yield short.replace(" (inference, float32, cpu)", ", inference")
+    for ending, words in (("_whole", ", whole"), ("", "")):
+        whys = [why for folder, why in tables.explanations().items() if _size_of(folder) == ending]
+        for row in tables.overview_text(whys).splitlines()[2:]:
+            if "| no loss |" not in row:
+                short = row.replace(" (small)", "").replace(" (training, float32, cpu)", words)
+                yield short.replace(" (inference, float32, cpu)", ", inference")
+
+
+def _size_of(folder: Path) -> str:
+    return "_whole" if folder.name.endswith("_whole") else ""
 
 
 def lines() -> dict[str, list[str]]:

@@ -348,18 +348,21 @@ class Session:
         """One more step of every variant: the drift check, and the metrics of a step.
 
         If eager's results have changed, the model itself drifts from step to step; only eager is named then,
-        because the change of a candidate has no meaning. A variant whose step fails is among the failures.
+        because the change of a candidate has no meaning. So eager comes last. A variant whose step fails is
+        among the failures.
         """
         self._turns.close()
         changed, of_steps, failed = Changed(), ByVariant(), dict[str, Failure]()
-        for name, variant in self._variants.items():
+        for name, variant in sorted(self._variants.items(), key=lambda item: item[0] == BASELINE):
             self._say("finish", name)
             numbers: dict[str, Scalar] = {}
             try:
                 variant.release()
                 watch = observing("step", self._device, self._job.extras, numbers)
                 late = self._watch.changed(variant, self._bench.run(variant, watch))
-                late = late or self._look_on(variant)
+                if late is None and self._looks_on(name, changed):
+                    self._look_on(variant)
+                late = late or self._watch.changed_in_rounds(variant)
                 variant.release()
             except Exception as error:
                 log_traceback()
@@ -373,13 +376,19 @@ class Session:
             of_steps[name] = numbers
         return {BASELINE: changed[BASELINE]} if BASELINE in changed else changed, of_steps, failed
 
-    def _look_on(self, variant: Variant) -> TensorError | None:
-        """What has changed in the rounds. Looks at more calls where samples hid them."""
+    def _looks_on(self, name: str, changed: Changed) -> bool:
+        """Whether more calls are looked at: of eager, only where they may explain a candidate's change.
+
+        All ranks take the same steps, and eager of another environment is judged itself.
+        """
+        return name != BASELINE or bool(changed or self._team or self._job.environments)
+
+    def _look_on(self, variant: Variant) -> None:
+        """Looks at more calls where samples hid them."""
         for _ in range(self._watch.missing_looks(variant)):
             variant.rewind()
             seed_everything(self._job.protocol.seed)
             self._watch.look(variant, variant.step())
-        return self._watch.changed_in_rounds(variant)
 
     def conclude(self) -> ByVariant:
         """The metrics that are measured last, by variant; the whole job's are under ``WHOLE``."""

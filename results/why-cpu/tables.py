@@ -48,7 +48,8 @@ def _records(folder: Path, part: str) -> Sequence[Record]:
 def add(run: Path) -> None:
     for job in (path for path in run.iterdir() if (path / PAIRS).is_dir()):
         name, mode = job.name.split("-")[1:3]
-        target = HERE / (name if mode == "training" else f"{name}_{mode}")
+        whole = "_whole" if job.name.endswith("-full") else ""
+        target = HERE / f"{name}{'' if mode == 'training' else f'_{mode}'}{whole}"
         target.mkdir(exist_ok=True)
         for part in PARTS:
             if (job / part).is_dir():

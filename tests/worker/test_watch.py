@@ -153,6 +153,18 @@ def test_where_eager_drifts_it_alone_is_named() -> None:
     assert set(session.finish()[0]) == {BASELINE}
 
 
+@pytest.mark.parametrize(("n", "looks"), [(20, True), (100, False)])
+def test_eager_takes_more_steps_only_where_they_may_explain_a_change(n: int, *, looks: bool) -> None:
+    compilers = {"planted": with_fault(every(n, first=8, factor=1.1))}
+    session = opened(lambda: workload("mlp"), compilers=compilers, repeat=3)
+    session.prepare("planted")
+    session.measure(3)
+    changed = session.finish()[0]
+    missing = {name: session._watch.missing_looks(variant) for name, variant in session._variants.items()}
+    assert (set(changed), missing["planted"]) == ({"planted"} if looks else set(), 0)
+    assert (missing[BASELINE] == 0) is looks
+
+
 # -- by itself ------------------------------------------------------------------------------------
 
 

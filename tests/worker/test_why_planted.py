@@ -111,8 +111,10 @@ PLANTED = {
     "graph breaks": Toy(lambda: Of(broken, *linear(2)), (4096, 64)),
     "guards": Toy(lambda: nn.Sequential(*linear(60, 2)), (2, 2), scale=0.01),
     "nothing to gain": Toy(lambda: nn.Sequential(*linear(1, 1024)), (1024, 1024)),
+    "wrapper of the call": Toy(lambda: nn.Sequential(*linear(2, 4)), (4, 4), training=True,
+                               candidate="aot_eager", scale=0.01),
 }  # fmt: skip
-ONLY_SUSPECTED = {"graph breaks", "nothing to gain"}  # nothing removes them
+ONLY_SUSPECTED = {"graph breaks", "nothing to gain", "wrapper of the call"}  # nothing removes them
 CONTROLS = (
     Toy(lambda: Of(lambda x, f: nn.functional.gelu(f(x)).sin(), *linear()), (4096, 64)),
     Toy(lambda: Of(lambda x, f: nn.functional.gelu(f(x)).sin(), *linear()), (4096, 64), training=True),
@@ -150,7 +152,7 @@ def answered(toy: Toy, cause: str = "", seed: int = 0) -> Why:
     """The answer for this toy, with invented times: the settings of ``cause`` remove the loss."""
     look = looked_at(toy)
     remedies = {s for one in proposals(Looked.of(look)) if one.cause == cause for s in one.settings}
-    fast = {*STAGES, *(with_setting(toy.candidate, setting) for setting in remedies)}
+    fast = {*STAGES, *(with_setting(toy.candidate, setting) for setting in remedies)} - {toy.candidate}
 
     def measure(job: Job, part: str) -> Sequence[Record]:
         return [look] if part == LOOK else [timed(job, name) for name in job.candidates]

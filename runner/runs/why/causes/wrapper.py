@@ -1,0 +1,15 @@
+"""The code around a compiled graph, which runs in each call."""
+
+from __future__ import annotations
+
+from runner.runs.why.looked import LINES, Looked
+
+NAME = "wrapper of the call"
+SENTENCE = "Around the graph, each call runs AOTAutograd's Python code, which takes long beside such a short step."
+LEAST = 0.1  # of the compiled step
+
+
+def signature(looked: Looked) -> str:
+    ms = looked.balance[LINES[6]][1]
+    step_ms = sum(both[1] for both in looked.balance.values())
+    return f"{ms:.2g} of {step_ms:.3g} ms are guards and wrapper" if ms > LEAST * step_ms else ""
