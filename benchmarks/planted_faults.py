@@ -215,9 +215,9 @@ Forward = Callable[..., tuple[Any, Any]]
 
 def _in_outputs(output: Any, change: Callable[[Tensor], Tensor], fault: Fault) -> Any:
     def changed(value: Tensor) -> Tensor:
-        changed = change(value)
-        fault.changed |= changed is not value
-        return changed
+        result = change(value)
+        fault.changed |= result is not value
+        return result
 
     return map_tensors(output, changed)
 

@@ -457,8 +457,8 @@ def remember() -> Callable[[], None]:
 
     def restore() -> None:
         torch.random.set_rng_state(state)
-        for restore in restores:
-            restore()
+        for put_back in restores:
+            put_back()
 
     return restore
 

@@ -106,15 +106,15 @@ def static_layers(config: Any, length: int) -> list[Any]:
         layers = library.StaticCache(config=config, max_cache_len=length).layers
     except Exception as error:  # each family of models without attention layers fails in its own way
         raise ValueError(f"{config.model_type} has no static KV cache") from error
-    layers = []
+    usable = []
     for layer in layers:
         if type(layer) in kept:
-            layers.append(layer)
+            usable.append(layer)
         elif type(layer) is sliding:
-            layers.append(whole(max_cache_len=length))
+            usable.append(whole(max_cache_len=length))
         else:
             raise ValueError(f"{config.model_type} has no static KV cache")
-    return layers
+    return usable
 
 
 class Recorder:
@@ -232,11 +232,11 @@ class WhisperTranscriber(CachedDecoder):
         layer = cache_library().StaticLayer
         start, features = args
         config = self.model.config
-        caches: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        spoken = caches.self_attention_cache.update = Recorder()
-        heard = caches.cross_attention_cache.update = Recorder()
+        pair: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        spoken = pair.self_attention_cache.update = Recorder()
+        heard = pair.cross_attention_cache.update = Recorder()
         silence = features.new_zeros(len(start), 1, config.d_model)
-        self._read(start, silence, caches)
+        self._read(start, silence, pair)
         caches = [
             allocated([layer(max_cache_len=length) for _ in range(config.decoder_layers)], recorder)
             for length, recorder in ((self.length, spoken), (config.max_source_positions, heard))
