@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner.runs.why.looked import LINES, Looked
 
 NAME = "wrapper of the call"
-SENTENCE = "Each call runs AOTAutograd's Python code around the graph, which is long beside such a short step."
+SENTENCE = "Each call runs AOTAutograd's Python code around the graph, which is long in such a short step."
 LEAST = 0.1  # of the compiled step
 
 
