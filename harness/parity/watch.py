@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.parity.checks import Checks
 
 ELEMENTS, OF_GRADIENT = 4096, 64  # that are looked at
-LOOKS = 30  # consecutive calls whose results are looked at, at least
+LOOKS = 30  # consecutive calls of a candidate whose results are looked at, at least
 
 
 @dataclass(slots=True)
