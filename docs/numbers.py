@@ -254,16 +254,13 @@ def by_processor(records: Sequence[Record]) -> str:
 def causes() -> Iterator[str]:
     """The rows of RESULTS's table of slower models: of ``--why``, where the model was slower again."""
     tables = load_file(ROOT / "results" / "why-cpu" / "tables.py")
-    for ending, words in (("_whole", ", whole"), ("", "")):
-        whys = [why for folder, why in tables.explanations().items() if _size_of(folder) == ending]
+    explanations = tables.explanations().items()
+    for whole, words in ((True, ", whole"), (False, "")):
+        whys = [why for folder, why in explanations if folder.name.endswith("_whole") is whole]
         for row in tables.overview_text(whys).splitlines()[2:]:
             if "| no loss |" not in row:
                 short = row.replace(" (small)", "").replace(" (training, float32, cpu)", words)
                 yield short.replace(" (inference, float32, cpu)", ", inference")
-
-
-def _size_of(folder: Path) -> str:
-    return "_whole" if folder.name.endswith("_whole") else ""
 
 
 def lines() -> dict[str, list[str]]:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from studies.training_time.results import Results
 
 
-def loss_curves(trained: Results) -> Mapping[str, bytes]:
+def loss_curves(summary: Results) -> Mapping[str, bytes]:
     """Study A: losses on held-out text, overlaid; a panel for each precision, a line for each seed."""
-    evaluated = trained.chunks.dropna(subset="valid")
-    rows = trained.rows.values()
+    evaluated = summary.chunks.dropna(subset="valid")
+    rows = summary.rows.values()
     precisions, modes = (
         list(dict.fromkeys(names)) for names in zip(*((r.precision, r.mode) for r in rows), strict=True)
     )

@@ -55,7 +55,7 @@ def _attributes(holder: Any) -> dict[str, Any]:
 
 
 def _of(holder: Any) -> list[float]:
-    drops = any(word in kind.__name__.lower() for kind in type(holder).__mro__ for word in DROPPING)
+    drops = any(word in base.__name__.lower() for base in type(holder).__mro__ for word in DROPPING)
     before: list[float] = []
     for name, value in list(_attributes(holder).items()):
         lower = str(name).lower()

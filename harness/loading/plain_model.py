@@ -75,8 +75,8 @@ def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch
     originals = dict(zip(_paths(original), original.modules(), strict=False))
     for name, part in module.named_modules():
         names += [_joined(name, attribute) for attribute in _uncompile(part, module, originals)]
-    for name, method in originals.items():  # a copy does not keep the effect of Module.compile()
-        names += [_joined(name)] if getattr(method, "_compiled_call_impl", None) is not None else []
+    for name, part in originals.items():  # a copy does not keep the effect of Module.compile()
+        names += [_joined(name)] if getattr(part, "_compiled_call_impl", None) is not None else []
     return module, tuple(dict.fromkeys(names))
 
 
@@ -120,8 +120,8 @@ def _rebound(function: Any, root: torch.nn.Module, originals: dict[str, torch.nn
     while getattr(function, "__code__", _NO_CODE).co_filename.endswith(INLINED_FILE):
         function = function.__wrapped__  # Dynamo wraps torch's own methods once more
     owner = getattr(function, "__self__", None)
-    for name, method in originals.items():
-        if method is owner:
+    for name, part in originals.items():
+        if part is owner:
             return types.MethodType(function.__func__, root.get_submodule(name))
     return function
 

@@ -49,4 +49,4 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[Callab
         numbers["gpu_throttle_reasons"] = "; ".join(dict.fromkeys(why for each in reasons for why in each))
         numbers |= {of_variant(name, "gpu_clock_mhz"): fmean(of_one) for name, of_one in clocks.items()}
     if reasons:
-        numbers["gpu_capped_share"] = fmean(POWER_CAP in sample for sample in reasons)
+        numbers["gpu_capped_share"] = fmean(POWER_CAP in each for each in reasons)

@@ -124,8 +124,8 @@ def enough_iterations(history: Sequence[Round], again: Callable[[int], Round], m
     therefore times a round of whole samples, until their length is sufficient.
     """
     last = history[-2:]
-    fastest = min(min(sample.seconds.values()) for sample in last)
-    slowest = max(min(sample.seconds[variant] for sample in last) for variant in last[0].seconds)
+    fastest = min(min(r.seconds.values()) for r in last)
+    slowest = max(min(r.seconds[variant] for r in last) for variant in last[0].seconds)
     most = max(1000, min(100_000, int(LONGEST_SAMPLE_S / max(slowest, 1e-9))))
     iterations = iterations_for(fastest, min_sample_s, most=most)
     for _ in range(ATTEMPTS):
@@ -223,6 +223,6 @@ def _moves(history: list[Round], variant: str) -> bool:
     """Whether the ratio to the baseline moves one way over three rounds, by more than a tenth in all."""
     if len(history) < 3 or BASELINE not in history[-1].seconds:
         return False
-    logs = [math.log(sample.seconds[BASELINE] / sample.seconds[variant]) for sample in history[-3:]]
+    logs = [math.log(r.seconds[BASELINE] / r.seconds[variant]) for r in history[-3:]]
     steps = logs[1] - logs[0], logs[2] - logs[1]
     return steps[0] * steps[1] > 0 and abs(logs[2] - logs[0]) > MOST_MOVED

@@ -131,7 +131,7 @@ class Rounds:
             while True:
                 collect()
                 order = round_order(tuple(steps), self._protocol, self.done)
-                sample = measure_round(steps, order, iterations, instruments)
+                timed = measure_round(steps, order, iterations, instruments)
                 self.done += 1
                 begins(BASELINE)  # attributes compilations to the last variant of the round
                 ran, repeat, throttled = "", throttled and again < MOST_AGAIN, False
@@ -140,7 +140,7 @@ class Rounds:
                     time.sleep(RECOVERY_S)
                     continue
                 again = 0
-                yield sample
+                yield timed
 
     def lead_in(self, variants: Variants, iterations: int) -> None:
         """One untimed sample, so that the first timed sample does not follow a pause.

@@ -422,8 +422,8 @@ class Variant:
 
         def see(place: int, loss: Any, output: Any) -> None:
             if place <= smaller:
-                gradients = _made(self.program, loss, output)
-                kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in gradients.items()})
+                tensors = _made(self.program, loss, output)
+                kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in tensors.items()})
 
         return see
 

@@ -28,7 +28,7 @@ class WarmUp:
         return self.rounds[-1:] if self.settled and not self.compiled else ()
 
     def fastest_s(self, variant: str) -> float:
-        return min(sample.seconds[variant] for sample in self.rounds)
+        return min(r.seconds[variant] for r in self.rounds)
 
 
 def warm_up(

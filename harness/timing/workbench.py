@@ -57,10 +57,10 @@ class Workbench:
         kind = kind or self.precision
         full = precision("float32", self.device.type)  # no autocast
         switches = self.precision.tf32 != self.baseline_precision.tf32
-        workload = self._replica(kind, exact=exact)
+        program = self._replica(kind, exact=exact)
         used = full if exact else kind
         protocol = self._job.protocol
-        return make(workload, used, self.device, switches=switches, exact=exact, protocol=protocol)
+        return make(program, used, self.device, switches=switches, exact=exact, protocol=protocol)
 
     def settle(self) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""

@@ -1,7 +1,7 @@
 """RESULTS's table of slow models and their causes, from the records of this folder.
 
 python results/why-cpu/tables.py            prints it
-python results/why-cpu/tables.py add RUN    takes the records of a --why
+python results/why-cpu/tables.py add RUN    takes the records of a --why; ... add RUN aot_eager: into this folder
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _records(folder: Path, part: str) -> Sequence[Record]:
     return read_records(file).records if file.exists() else ()
 
 
-def add(run: Path) -> None:
+def add(run: Path, into: Path) -> None:
     for job in (path for path in run.iterdir() if (path / PAIRS).is_dir()):
         name, mode = job.name.split("-")[1:3]
-        whole = "_whole" if job.name.endswith("-full") else ""
-        target = HERE / f"{name}{'' if mode == 'training' else f'_{mode}'}{whole}"
-        target.mkdir(exist_ok=True)
+        of_mode = "" if mode == "training" else f"_{mode}"
+        target = into / f"{name}{of_mode}{'_whole' if job.name.endswith('-full') else ''}"
+        target.mkdir(parents=True, exist_ok=True)
         for part in PARTS:
             if (job / part).is_dir():
                 shutil.copy(job / part / "records.jsonl", target / f"{part}.jsonl")
@@ -75,7 +75,7 @@ def explanations() -> dict[Path, Why]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["add"]:
-        add(Path(sys.argv[2]))
+        add(Path(sys.argv[2]), HERE.joinpath(*sys.argv[3:]))
     else:
         whys = explanations()
         print(overview_text(list(whys.values())))

@@ -144,10 +144,10 @@ def _draw_crossovers(
 ) -> None:
     for curve in row:
         color = of_compiler[curve.comparisons[0].compiler]["color"]
-        for end in curve.crossovers:
-            ends = [values[0] if end.low is None else end.low, values[-1] if end.high is None else end.high]
+        for crossover in curve.crossovers:
+            ends = [crossover.low or values[0], crossover.high or values[-1]]
             ax.plot(ends, [1.0, 1.0], color=color, linewidth=4, alpha=0.6, solid_capstyle="butt", zorder=3)
-            ax.plot(end.at, 1.0, "|", color=color, ms=12, zorder=4)
+            ax.plot(crossover.at, 1.0, "|", color=color, ms=12, zorder=4)
 
 
 def _draw_title(ax: Axes, row: Row) -> None:

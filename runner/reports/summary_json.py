@@ -57,7 +57,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         **_environments(summary),
         "pairs": [_pair(pair) for pair in summary.pairs],
         "compiler_ratios": summary.ratios,
-        "compile_starts": [_compile_start(start) for start in summary.compile_starts],
+        "compile_starts": [_compile_start(row) for row in summary.compile_starts],
         "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
         "start_forms": [_form(form) for form in summary.start_forms],
         "shape_forms": [_form(form) for form in summary.shape_forms],
@@ -77,20 +77,20 @@ def _environments(summary: Summary) -> dict[str, Any]:
         return {}
     rows = [
         {
-            "job": across.record.job.key,
-            "candidate": across.record.candidate,
-            "torch": across.record.environment.get("torch"),
-            "parity": across.record.env_parity,
-            "environment": across.environment,
-            "reference": across.reference,
-            "compiler": across.compiler,
-            "n": across.n,
-            "reference_ms": across.baseline_ms,
-            "ms": across.candidate_ms,
-            **{name: getattr(across, name) for name in OF_ENVIRONMENT},
-            "open_because": across.open and across.open.reason,
+            "job": c.record.job.key,
+            "candidate": c.record.candidate,
+            "torch": c.record.environment.get("torch"),
+            "parity": c.record.env_parity,
+            "environment": c.environment,
+            "reference": c.reference,
+            "compiler": c.compiler,
+            "n": c.n,
+            "reference_ms": c.baseline_ms,
+            "ms": c.candidate_ms,
+            **{name: getattr(c, name) for name in OF_ENVIRONMENT},
+            "open_because": c.open and c.open.reason,
         }
-        for across in summary.across
+        for c in summary.across
     ]
     return {"environments": rows, "environment_averages": [*map(_average, summary.across_averages)]}
 
@@ -107,16 +107,16 @@ def _pair(pair: CandidatePair) -> dict[str, Any]:
     }
 
 
-def _compile_start(start: CompileStart) -> dict[str, Any]:
+def _compile_start(row: CompileStart) -> dict[str, Any]:
     """Geometric means of several compilations of a candidate, with the interval of their time."""
     return {
-        "job": start.comparison.record.job.key,
-        "candidate": start.comparison.record.candidate,
-        "start": start.start,
-        "n": start.n,
-        "ci_low": start.time and start.time.low,
-        "ci_high": start.time and start.time.high,
-        **start.means,
+        "job": row.comparison.record.job.key,
+        "candidate": row.comparison.record.candidate,
+        "start": row.start,
+        "n": row.n,
+        "ci_low": row.time and row.time.low,
+        "ci_high": row.time and row.time.high,
+        **row.means,
     }
 
 

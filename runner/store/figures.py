@@ -47,11 +47,11 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
         except (OSError, ValueError, KeyError, TypeError, csv.Error):  # none, or edited
             continue
         worst: dict[str, Figures] = {}
-        for tensor in tensors:
-            kept = worst.setdefault(tensor.tensor, tensor)
-            worst[tensor.tensor] = max(kept, tensor, key=_rank)
+        for figure in tensors:
+            kept = worst.setdefault(figure.tensor, figure)
+            worst[figure.tensor] = max(kept, figure, key=_rank)
         kinds = {kind: place for place, kind in enumerate(ORDER)}
-        shown = sorted(worst.values(), key=lambda t: kinds.get(t.tensor.split(".", 1)[0], len(ORDER)))
+        shown = sorted(worst.values(), key=lambda f: kinds.get(f.tensor.split(".", 1)[0], len(ORDER)))
         figures[record.job.key, record.candidate] = tuple(shown)
     return figures
 

@@ -41,15 +41,15 @@ UNTIMED = "not both were timed"
 def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
     from studies.plots import loss_curves
 
-    trained = results(lines)
-    text = "\n".join(_report(lines[0], trained)).encode()
-    return {"report.md": text, **loss_curves(trained)}, trained.failures()
+    summary = results(lines)
+    text = "\n".join(_report(lines[0], summary)).encode()
+    return {"report.md": text, **loss_curves(summary)}, summary.failures()
 
 
-def _report(study: Line, trained: Results) -> list[str]:
+def _report(study: Line, summary: Results) -> list[str]:
     sizes, text = study["sizes"], study["text"]
     real = text["name"] == "shakespeare"
-    rows = [*trained.rows.values()]
+    rows = [*summary.rows.values()]
     return [
         "# Study A: training time of a small GPT",
         "",
@@ -64,16 +64,16 @@ def _report(study: Line, trained: Results) -> list[str]:
         *_part("Steps alone: how many times as fast as fp32 eager", _by_precision(rows, _step_cell), STEPS),
         *_part(
             "Ratios to fp32 eager, ours beside the published ones (above 1: faster)",
-            _side_by_side(trained),
+            _side_by_side(summary),
             RATIOS,
         ),
         *_part(
             "Do the author's two conclusions hold here?",
-            expectation_table(conclusions(trained), first="of", judged=real),
+            expectation_table(conclusions(summary), first="of", judged=real),
             CONCLUSIONS,
         ),
         *_part("The published tables: one RTX 3070, minutes:seconds", _published(), NOISE),
-        *_part("Do compiled trainings follow eager?", _following(trained), FOLLOWING),
+        *_part("Do compiled trainings follow eager?", _following(summary), FOLLOWING),
         "",
         *(f"- {r.precision} {r.mode}: {r.status}. {r.message or ''}" for r in rows if r.status != PASS),
     ]
@@ -126,11 +126,11 @@ def _step_cell(row: VariantTimes) -> str:
     return estimate_text(row.steps)
 
 
-def _side_by_side(trained: Results) -> list[str]:
+def _side_by_side(summary: Results) -> list[str]:
     """Ratios of wall times, and the published ratios of several lists."""
-    eager = trained.rows.get(REFERENCE)
+    eager = summary.rows.get(REFERENCE)
     lines = []
-    for row in trained.rows.values():
+    for row in summary.rows.values():
         ratios = (
             _divided(eager.wall_s if eager else None, row.wall_s),
             _divided(eager.run_s if eager else None, row.run_s),
@@ -165,15 +165,15 @@ def _published() -> list[str]:
     return table(["", *(HEADS[name] for name in PRECISIONS)], lines)
 
 
-def _following(trained: Results) -> list[str]:
+def _following(summary: Results) -> list[str]:
     lines = [
         [
-            HEADS[trained.rows[name].precision],
-            LABELS.get(trained.rows[name].mode, trained.rows[name].mode),
+            HEADS[summary.rows[name].precision],
+            LABELS.get(summary.rows[name].mode, summary.rows[name].mode),
             *(MISSING if nats is None else f"{nats:.2g}" for nats in pair),
-            trained.verdict(name),
+            summary.verdict(name),
         ]
-        for name, pair in trained.following.items()
+        for name, pair in summary.following.items()
     ]
     return table(["precision", "variant", "distance", "spread", "verdict"], lines)
 

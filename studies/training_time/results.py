@@ -54,9 +54,9 @@ def trainings(lines: Sequence[Line], chunks: pd.DataFrame) -> pd.DataFrame:
     step_s = chunks[chunks["steady"]].groupby(TRAINING)["step_s"].median()
     early = chunks[~chunks["steady"]].groupby(TRAINING)[["seconds", "steps"]].sum()
     extra_s = (early["seconds"] - early["steps"] * step_s).clip(lower=0).reindex(index).fillna(0.0)
-    trained = outcomes.drop_duplicates(TRAINING).set_index(TRAINING).reindex(index)
-    return trained.assign(
-        status=trained["status"].fillna(CUT_SHORT), compile_s=prepare_s + extra_s, run_s=total_s - extra_s
+    table = outcomes.drop_duplicates(TRAINING).set_index(TRAINING).reindex(index)
+    return table.assign(
+        status=table["status"].fillna(CUT_SHORT), compile_s=prepare_s + extra_s, run_s=total_s - extra_s
     )
 
 
@@ -106,13 +106,13 @@ class Results:
 
 def results(lines: Sequence[Line]) -> Results:
     chunks = chunks_of(lines)
-    trained = trainings(lines, chunks)
-    statuses = trained["status"]
+    table = trainings(lines, chunks)
+    statuses = table["status"]
     chunks = chunks.join(statuses, on=TRAINING)
-    variants = list(dict.fromkeys(trained.index.get_level_values("variant")))
+    variants = list(dict.fromkeys(table.index.get_level_values("variant")))
     return Results(
         chunks=chunks,
-        rows={name: _row(name, trained.loc[name], chunks) for name in variants},
+        rows={name: _row(name, table.loc[name], chunks) for name in variants},
         following={name: _following(name, chunks) for name in variants if not name.endswith(f" {EAGER}")},
     )
 

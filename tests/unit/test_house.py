@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("runner", "harness", "suites", "studies", "benchmarks", "tests")
+PRODUCTION = ("runner", "harness", "suites", "torchduet", "studies", "benchmarks")
 LONGEST = 500
 MOST_MODULES = 300  # of the standard library and ours, that a page of help may import
 
@@ -47,14 +48,10 @@ def bound_names(tree: ast.Module) -> set[str]:
 
 
 def test_a_variable_is_called_by_its_noun() -> None:
-    assert bound_names(ast.parse("made = [one for one in f(lambda found: found)]")) == {
-        "found",
-        "made",
-        "one",
-    }
     fields = {Path("studies/expectations.py"): {"found"}}  # the column beside *expected*
-    production = sources("runner", "harness", "suites", "torchduet", "studies", "benchmarks")
-    words = {path: bound_names(tree_of(path)) & {"found", "made", "one"} for path in production}
+    banned = {"found", "made", "one"}
+    assert bound_names(ast.parse("made = [one for one in f(lambda found: found)]")) == banned
+    words = {path: bound_names(tree_of(path)) & banned for path in sources(*PRODUCTION)}
     assert {path.relative_to(ROOT): names for path, names in words.items() if names} == fields
 
 
@@ -195,7 +192,7 @@ SLACK = 40  # a room may be this much shorter than its number; then the number f
 def lines_by_room() -> dict[str, int]:
     """Lines of Python of each room: of a folder of runner and harness, else of a folder at the top."""
     rooms: Counter[str] = Counter()
-    for path in sources("runner", "harness", "suites", "torchduet", "studies", "benchmarks", "tests"):
+    for path in sources(*PRODUCTION, "tests"):
         parts = path.relative_to(ROOT).parts
         deep = parts[0] in ("runner", "harness") and len(parts) > 2
         rooms["/".join(parts[: 2 if deep else 1])] += len(path.read_text(encoding="utf-8").splitlines())

@@ -43,7 +43,7 @@ def named(compiler: str, settings: Iterable[str]) -> str:
 
 def split_list(text: str) -> list[str]:
     """The parts between commas that are in no brackets, without spaces at their ends or empty parts."""
-    return [stripped for part in _LISTED.findall(text) if (stripped := part.strip())]
+    return [part for part in map(str.strip, _LISTED.findall(text)) if part]
 
 
 def file_name(candidate: str) -> str:

@@ -189,14 +189,14 @@ def paying(known: Sequence[BreakEven]) -> Paying:
     """The break-even of several models together: a median over all, in which *never* counts as infinite."""
     if not known:
         return Paying()
-    whole = all(model.whole for model in known)
-    pay = [model.steps for model in known if model.pays == "yes"]
+    whole = all(even.whole for even in known)
+    pay = [even.steps for even in known if even.pays == "yes"]
     return Paying(
         models=len(known),
         pays=len(pay),
-        never=sum(model.pays == "no" for model in known),
+        never=sum(even.pays == "no" for even in known),
         median_of_paying=median(pay) if pay else None,
-        median=median(model.steps for model in known),
-        low=median(model.low for model in known) if whole else None,
-        high=median(model.high for model in known) if whole else None,
+        median=median(even.steps for even in known),
+        low=median(even.low for even in known) if whole else None,
+        high=median(even.high for even in known) if whole else None,
     )

@@ -75,15 +75,15 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
     if not summary.compile_starts:
         return ()
     cells: list[TextColumn[CompileStart]] = [
-        TextColumn("model", lambda start: case_name(start.comparison.record.job.case), once=True),
-        TextColumn("candidate", lambda start: compiler_name(start.comparison.compiler), once=True),
-        TextColumn("caches", lambda start: start.start),
+        TextColumn("model", lambda row: case_name(row.comparison.record.job.case), once=True),
+        TextColumn("candidate", lambda row: compiler_name(row.comparison.compiler), once=True),
+        TextColumn("caches", lambda row: row.start),
         TextColumn("seconds [95 % interval]", _time, number=True),
         *(
             TextColumn(header, partial(_mean_of, metric), number=True)
             for header, metric in _compile_columns()
         ),
-        TextColumn("n", lambda start: str(start.n), number=True),
+        TextColumn("n", lambda row: str(row.n), number=True),
     ]
     title = "Compilations in fresh processes: geometric means"
     table = table_of(
@@ -91,7 +91,7 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
         summary.compile_starts,
         cells,
         droppable=[cell.header for cell in reversed(cells[4:-1])],
-        group=lambda start: (start.comparison.record.job.key, start.comparison.compiler),
+        group=lambda row: (row.comparison.record.job.key, row.comparison.compiler),
     ).filled()
     return (table, _compile_pairs(summary)) if summary.compile_pairs else (table,)
 
@@ -105,15 +105,15 @@ def _compile_columns() -> Iterator[tuple[str, Metric]]:
     yield "instructions", declared().by_name["compile_instructions"]
 
 
-def _time(start: CompileStart) -> str:
-    known = start.time
+def _time(row: CompileStart) -> str:
+    known = row.time
     if known is None or known.low is None or known.high is None:
-        return optional(start.means.get(LATENCY), seconds_text)
+        return optional(row.means.get(LATENCY), seconds_text)
     return interval_text(known.factor, known.low, known.high)
 
 
-def _mean_of(metric: Metric, start: CompileStart) -> str:
-    return optional(start.means.get(metric.name), lambda mean: number_text(mean, metric.unit))
+def _mean_of(metric: Metric, row: CompileStart) -> str:
+    return optional(row.means.get(metric.name), lambda mean: number_text(mean, metric.unit))
 
 
 def _compile_pairs(summary: Summary) -> Table:
