@@ -217,7 +217,7 @@ def _place() -> Place:
 
 def waiting_places(folder: str = "harness") -> dict[Place, str]:
     """Every call of something called ``synchronize`` -> the function that it is in."""
-    found: dict[Place, str] = {}
+    functions: dict[Place, str] = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(function, ast.FunctionDef) or function.name == "synchronize":
@@ -226,8 +226,8 @@ def waiting_places(folder: str = "harness") -> dict[Place, str]:
                 if isinstance(call, ast.Call):
                     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
                     if name in ("synchronize", "_synchronize"):
-                        found[str(path.relative_to(ROOT)), call.lineno] = function.name
-    return found
+                        functions[str(path.relative_to(ROOT)), call.lineno] = function.name
+    return functions
 
 
 @contextmanager
@@ -338,8 +338,8 @@ class Model(nn.Module):
         return Block(self.machine, self.activations) if self.activations else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = Busy.apply(self.linear(x), self)  # type: ignore[no-untyped-call]
-        return found
+        output: torch.Tensor = Busy.apply(self.linear(x), self)  # type: ignore[no-untyped-call]
+        return output
 
 
 def times(machine: Accelerator, factor: float, compile_s: float = 3.0) -> Callable[[Program], Compiled]:
@@ -366,11 +366,11 @@ def replaying(
         statics: dict[str, torch.Tensor] = {}
         replays = 0
 
-        def keep(name: str, made: torch.Tensor) -> None:
+        def keep(name: str, tensor: torch.Tensor) -> None:
             """Puts the values where those of the replay before are, as a graph does."""
-            place = statics.setdefault(name, made.detach().clone())
-            place.copy_(made.detach())
-            made.data = place
+            place = statics.setdefault(name, tensor.detach().clone())
+            place.copy_(tensor.detach())
+            tensor.data = place
 
         def forward(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
             nonlocal replays
@@ -382,8 +382,8 @@ def replaying(
             own: Any = model
             own.activations = 0
             loss, output = eager(args, kwargs, target)
-            for name, made in named_tensors((loss, output), "made"):
-                keep(name, made)
+            for name, tensor in named_tensors((loss, output), "made"):
+                keep(name, tensor)
             if loss is not None:
                 plain: Callable[..., None] = torch.Tensor.backward
 

@@ -66,7 +66,7 @@ def head_of(unit: Unit) -> Iterator[ast.AST]:
     while left:
         node = left.pop()
         yield node
-        left += [one for one in ast.iter_child_nodes(node) if not isinstance(one, UNITS)]
+        left += [child for child in ast.iter_child_nodes(node) if not isinstance(child, UNITS)]
 
 
 def mentions(unit: Unit) -> bool:
@@ -81,18 +81,18 @@ def mentions(unit: Unit) -> bool:
 def spans_of(path: Path) -> list[range]:
     """The lines of each statement that mentions a device, without the statements inside it."""
     whole = path == ROOT / WHOLE
-    found = []
-    for one in units(ast.parse(path.read_text(encoding="utf-8"))):
-        if whole or mentions(one):
-            numbers = [node.lineno for node in head_of(one) if isinstance(node, (*UNITS, ast.expr))]
-            found.append(range(min(numbers), max(numbers) + 1))  # a decorator is before its function
-    return sorted(found, key=lambda span: span.start)
+    ranges = []
+    for unit in units(ast.parse(path.read_text(encoding="utf-8"))):
+        if whole or mentions(unit):
+            numbers = [node.lineno for node in head_of(unit) if isinstance(node, (*UNITS, ast.expr))]
+            ranges.append(range(min(numbers), max(numbers) + 1))  # a decorator is before its function
+    return sorted(ranges, key=lambda span: span.start)
 
 
 def spans() -> dict[Path, list[range]]:
     """The files that mention a device, and where."""
     files = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return {path: found for path in files if (found := spans_of(path))}
+    return {path: ranges for path in files if (ranges := spans_of(path))}
 
 
 def lines_run(folder: Path, words: Sequence[str], processes: str = "") -> tuple[int, dict[str, set[int]]]:

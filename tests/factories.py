@@ -272,8 +272,8 @@ def synthetic_run() -> tuple[Record, ...]:
 
 def finding(records: Sequence[Record], title: str) -> Finding:
     """The one warning whose title begins so."""
-    (found,) = (warning for warning in summarize(records).warnings if warning.title.startswith(title))
-    return found
+    (warning,) = (warning for warning in summarize(records).warnings if warning.title.startswith(title))
+    return warning
 
 
 def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> Compilation:

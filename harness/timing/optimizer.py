@@ -50,7 +50,7 @@ class Update:
     ) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
         make = optimizer or partial(CLASSES[protocol.optimizer], lr=LEARNING_RATE)
-        self._optimizer = self._checked(_made("optimizer", make, list(self.weights.values())))
+        self._optimizer = self._checked(_result_of("optimizer", make, list(self.weights.values())))
         for group in self._optimizer.param_groups if protocol.scheduler == "tensor" else ():
             group["lr"] = torch.tensor(group["lr"])
         self._scale, self._clip = scale, protocol.clip_grad_norm
@@ -59,7 +59,7 @@ class Update:
         self._scheduler = None
         if protocol.scheduler != "none":
             make = scheduler or partial(LambdaLR, lr_lambda=_a_little)
-            self._scheduler = _made("scheduler", make, self._optimizer)
+            self._scheduler = _result_of("scheduler", make, self._optimizer)
             if not hasattr(self._scheduler, "load_state_dict"):
                 raise TypeError(f"scheduler: {_kind(self._scheduler)} is no scheduler of torch")
         self._plain = [{k: v for k, v in part.items() if isinstance(v, PLAIN)} for part in self._parts()]
@@ -154,7 +154,7 @@ def _own_step(step: Any) -> Any:
     return own_code(step, tuple(own))
 
 
-def _made(noun: str, function: Callable[..., Any], given: Any) -> Any:
+def _result_of(noun: str, function: Callable[..., Any], given: Any) -> Any:
     try:
         return function(given)
     except Exception as error:  # of the user's

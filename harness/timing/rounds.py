@@ -71,7 +71,7 @@ class Recompilations:
                 self.reasons[self._running] = latest_recompilation() or latest_cudagraph_skip()
         self._running, self._seen = variant, now
 
-    def found(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Variant -> number of graphs; {} if nothing was compiled."""
         return {**self._given_up, **self._compiled}
 

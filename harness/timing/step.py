@@ -409,7 +409,7 @@ class Variant:
         # all buffers, because a buffer that only eager's step changes is an error
         buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
         updated = dict(self._update.results()) if self._update is not None else {}
-        results = {**_made(self.program, loss, output), **buffers, **updated}
+        results = {**_named_results(self.program, loss, output), **buffers, **updated}
         kept = {name: take(name, _dense(tensor.detach())) for name, tensor in results.items()}
         kept.update((name, take(name, tensor)) for name, tensor in self._of_smaller.items())
         self._of_smaller.clear()
@@ -422,7 +422,7 @@ class Variant:
 
         def see(place: int, loss: Any, output: Any) -> None:
             if place <= smaller:
-                tensors = _made(self.program, loss, output)
+                tensors = _named_results(self.program, loss, output)
                 kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in tensors.items()})
 
         return see
@@ -453,7 +453,7 @@ class Variant:
         return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
 
 
-def _made(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:
+def _named_results(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:
     """Outputs, loss and gradients of the last step of ``program``, by name."""
     leaves = named_leaves(output, "output", objects=True)
     tensors = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}

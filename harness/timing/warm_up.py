@@ -48,4 +48,4 @@ def warm_up(
         before = allocations()
         history.append(next(rounds))
         settled = has_settled(history) and allocations() == before
-    return WarmUp(rounds=tuple(history), settled=settled, compiled=bool(recompilations.found()))
+    return WarmUp(rounds=tuple(history), settled=settled, compiled=bool(recompilations.counts()))

@@ -340,7 +340,7 @@ class Session:
             start = time.perf_counter()
             while not done or (len(done) < rounds and time.perf_counter() - start < within_s):
                 done.append(next(endless))
-        return done, self.recompilations.found()
+        return done, self.recompilations.counts()
 
     # -- finish -------------------------------------------------------------
 

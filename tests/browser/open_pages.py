@@ -40,8 +40,8 @@ class Visit:
     def texts(self, column: str) -> list[str]:
         """What the table shows in a column, from top to bottom."""
         place = self.headers().index(column) + 1
-        found: list[str] = self.page.locator(f"#table tbody td:nth-child({place})").all_inner_texts()
-        return [text.strip() for text in found]
+        cells: list[str] = self.page.locator(f"#table tbody td:nth-child({place})").all_inner_texts()
+        return [text.strip() for text in cells]
 
     def headers(self) -> list[str]:
         return [

@@ -22,7 +22,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 def statuses(folder: Path) -> dict[tuple[str, str], str]:
-    found = records(folder)
-    by_key = {(r["job"]["case"]["name"], r["candidate"]): r["status"] for r in found}
-    assert len(by_key) == len(found)
+    run_records = records(folder)
+    by_key = {(r["job"]["case"]["name"], r["candidate"]): r["status"] for r in run_records}
+    assert len(by_key) == len(run_records)
     return by_key

@@ -9,6 +9,6 @@ from tests.cli.instant_runs import Server
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("server"))
-    yield found
-    found.close()
+    http_server = Server(tmp_path_factory.mktemp("server"))
+    yield http_server
+    http_server.close()

@@ -74,7 +74,7 @@ class Server:
 
 def processes_in(folder: Path) -> list[int]:
     """Processes that work in a folder below this one: the workers of its run."""
-    found = []
+    numbers = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             try:
@@ -82,5 +82,5 @@ def processes_in(folder: Path) -> list[int]:
             except OSError:
                 continue
             if where.is_relative_to(folder):
-                found.append(int(process.name))
-    return found
+                numbers.append(int(process.name))
+    return numbers

@@ -40,9 +40,9 @@ def test_each_compilation_has_a_process_of_its_own(tmp_path: Path) -> None:
     assert "--fail-on memory:1 %: " in done.stdout
     by_name = {record["candidate"]: record for record in records(folder)}
     fine, broken = by_name["mine.fine"], by_name["mine.broken"]
-    runs = [(one["round"], one["start"], one["status"]) for one in fine["compilations"]]
+    runs = [(c["round"], c["start"], c["status"]) for c in fine["compilations"]]
     assert runs == [(n, start, "pass_due_to_skip") for n in (0, 1) for start in ("cold", "warm")]
-    numbers = [one["metrics"] for one in fine["compilations"]]
+    numbers = [c["metrics"] for c in fine["compilations"]]
     assert all(n["compilation_latency_s"] > 0 and n["compile_cpu_s"] > 0 for n in numbers)
     assert all(n["compile_peak_host_bytes"] > 50e6 for n in numbers)
     assert fine["samples"] is not None

@@ -31,10 +31,10 @@ def check_whole_lines(folder: Path) -> int:
     path = folder / "records.jsonl"
     if not path.exists():
         return 0
-    found = read_records(path)
-    assert found.damage == ()
-    assert path.read_bytes().count(b"\n") == len(found.records)
-    return len(found.records)
+    content = read_records(path)
+    assert content.damage == ()
+    assert path.read_bytes().count(b"\n") == len(content.records)
+    return len(content.records)
 
 
 @pytest.mark.slow
@@ -110,16 +110,16 @@ def test_a_full_disk(tmp_path: Path) -> None:
             check_one_sentence(ended)
             assert "No space left on device" in ended.printed
             filler.unlink()
-            found = there / folder.name
-            if (found / "run.json").exists():
-                written.add(check_whole_lines(found))
+            run_path = there / folder.name
+            if (run_path / "run.json").exists():
+                written.add(check_whole_lines(run_path))
                 again = server.run("--resume", str(folder))
             else:
                 again = server.run(*FLAGS, f"--output-dir={folder}")
             assert again.code == 0, again.printed
-            assert check_whole_lines(found) == 6
-            assert not [path.name for path in found.rglob("*.partial")]
-            shutil.rmtree(found)
+            assert check_whole_lines(run_path) == 6
+            assert not [path.name for path in run_path.rglob("*.partial")]
+            shutil.rmtree(run_path)
         assert len(written) >= 3  # it ended in different places
 
 
@@ -178,8 +178,8 @@ def test_closed_streams_do_not_change_the_end_of_a_run(tmp_path: Path, closed: s
     shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, INSTANT, *words]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    found = read_records(tmp_path / "run" / "records.jsonl")
-    assert (len(found.records), found.damage) == (2, ())
+    content = read_records(tmp_path / "run" / "records.jsonl")
+    assert (len(content.records), content.damage) == (2, ())
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

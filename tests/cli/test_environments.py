@@ -46,17 +46,17 @@ def by_candidate(folder: Path, model: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.slow
 def test_every_candidate_has_its_record(run: tuple[Path, str]) -> None:
     folder, printed = run
-    found = statuses(folder)
+    outcomes = statuses(folder)
     candidates = ("eager@plain", "aot_eager@plain", "eager@other", "aot_eager@other")
-    assert found == {("norm", candidate): "pass" for candidate in candidates}
+    assert outcomes == {("norm", candidate): "pass" for candidate in candidates}
     assert "plain: torch " in printed
     assert "aot_eager" in printed.partition("Each row is compared with eager of plain")[0]
 
 
 @pytest.mark.slow
 def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
-    found = by_candidate(run[0], "norm")
-    for candidate, record in found.items():
+    by_name = by_candidate(run[0], "norm")
+    for candidate, record in by_name.items():
         assert record["env"] == candidate.split("@")[1]
         assert record["environment"]["torch"]
         setting = record["environment"].get("env.TORCHDUET_EXAMPLE")
@@ -68,24 +68,24 @@ def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
 
 @pytest.mark.slow
 def test_rounds_are_of_all_environments_at_once(run: tuple[Path, str]) -> None:
-    found = {c: r["samples"] for c, r in by_candidate(run[0], "norm").items()}
-    reference = found["aot_eager@plain"]["baseline_s"]
-    assert all(s["reference_s"] == reference for s in found.values())
-    assert all(s["round_index"] == list(range(6)) for s in found.values())
-    assert found["eager@other"]["candidate_s"] == found["aot_eager@other"]["baseline_s"]
-    assert len({s["iterations_per_sample"] for s in found.values()}) == 1
-    places = zip(*(s["candidate_position"] for s in found.values()), reference, strict=True)
+    samples = {c: r["samples"] for c, r in by_candidate(run[0], "norm").items()}
+    reference = samples["aot_eager@plain"]["baseline_s"]
+    assert all(s["reference_s"] == reference for s in samples.values())
+    assert all(s["round_index"] == list(range(6)) for s in samples.values())
+    assert samples["eager@other"]["candidate_s"] == samples["aot_eager@other"]["baseline_s"]
+    assert len({s["iterations_per_sample"] for s in samples.values()}) == 1
+    places = zip(*(s["candidate_position"] for s in samples.values()), reference, strict=True)
     assert all(len(set(row[:-1])) == 4 for row in places)  # no two at one place of a round
 
 
 @pytest.mark.slow
 def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
-    found = by_candidate(run[0], "norm")
-    agreement = found["eager@other"]["env_parity"]
+    by_name = by_candidate(run[0], "norm")
+    agreement = by_name["eager@other"]["env_parity"]
     assert agreement["failed"] == 0
     assert agreement["tensors"] > 8  # loss, output, gradients and buffers
     assert agreement["worst"]["candidate_rmse"] == agreement["worst"]["eager_rmse"]  # the same torch
-    assert found["aot_eager@plain"]["env_parity"] is None
+    assert by_name["aot_eager@plain"]["env_parity"] is None
 
 
 @pytest.mark.slow
@@ -166,7 +166,10 @@ def test_another_torch(tmp_path: Path, mode: str) -> None:
     done = runner(*words, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     for model in ("NanoGPT_addition", "MLP_addition"):
-        found = by_candidate(tmp_path / "run", model)
-        assert found["eager@other"]["environment"]["torch"] != found["aot_eager@ours"]["environment"]["torch"]
-        assert found["eager@other"]["env_parity"]["failed"] == 0
-        assert len({tuple(r["samples"]["reference_s"]) for r in found.values()}) == 1
+        by_name = by_candidate(tmp_path / "run", model)
+        assert (
+            by_name["eager@other"]["environment"]["torch"]
+            != by_name["aot_eager@ours"]["environment"]["torch"]
+        )
+        assert by_name["eager@other"]["env_parity"]["failed"] == 0
+        assert len({tuple(r["samples"]["reference_s"]) for r in by_name.values()}) == 1

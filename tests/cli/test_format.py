@@ -15,21 +15,21 @@ def run(tmp_path: Path) -> Path:
     return write(tmp_path / "run", [make_record(make_job(name), speedup=speedup) for speedup, name in models])
 
 
-def made(folder: Path) -> set[str]:
+def reports_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"records.jsonl"}
 
 
 def test_only_what_was_asked_for_is_made_and_nothing_printed(run: Path) -> None:
     done = runner("--visualize-logs", str(run), "--format=html,md")
     assert (done.returncode, done.stderr) == (0, "")
-    assert made(run) == {"report.html", "report.md"}
+    assert reports_in(run) == {"report.html", "report.md"}
     assert done.stdout.splitlines() == [f"Report: {run}/report.html"]
 
 
 def test_the_console_alone_leaves_no_file(run: Path) -> None:
     done = runner("--visualize-logs", str(run), "--format", "console")
     assert done.returncode == 0
-    assert made(run) == set()
+    assert reports_in(run) == set()
     assert "Geometric mean speedup" in done.stdout
     assert "two" in done.stdout
 
@@ -37,7 +37,9 @@ def test_the_console_alone_leaves_no_file(run: Path) -> None:
 def test_without_it_everything_is_made(run: Path) -> None:
     done = runner("--visualize-logs", str(run))
     assert done.returncode == 0
-    assert {name.rsplit(".", 1)[-1] for name in made(run)} == {*("csv", "html", "json", "md", "png", "svg")}
+    assert {name.rsplit(".", 1)[-1] for name in reports_in(run)} == {
+        *("csv", "html", "json", "md", "png", "svg")
+    }
     assert "Geometric mean speedup" in done.stdout
 
 
@@ -45,9 +47,9 @@ def test_without_it_everything_is_made(run: Path) -> None:
 def test_what_is_no_format_ends_in_one_sentence_and_makes_nothing(run: Path, asked: str) -> None:
     done = runner("--visualize-logs", str(run), f"--format={asked}")
     if asked == "html,":  # a comma too many is no mistake
-        assert (done.returncode, made(run)) == (0, {"report.html"})
+        assert (done.returncode, reports_in(run)) == (0, {"report.html"})
         return
     assert done.returncode == 2
     assert "--format" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert made(run) == set()
+    assert reports_in(run) == set()

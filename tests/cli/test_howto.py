@@ -43,10 +43,10 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     words += [f"--output-dir={run}"]
     done = ran(sys.executable, "runner.py", *words, cwd=copied, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = records(run)
-    assert [(r["candidate"], r["status"]) for r in found] == [("fx", "pass"), ("eager", "pass")]
-    assert all(r["job"]["case"]["name"] == "narrow" for r in found)
-    assert all(r["metrics"]["candidate_processor_s"] > 0 for r in found)
+    run_records = records(run)
+    assert [(r["candidate"], r["status"]) for r in run_records] == [("fx", "pass"), ("eager", "pass")]
+    assert all(r["job"]["case"]["name"] == "narrow" for r in run_records)
+    assert all(r["metrics"]["candidate_processor_s"] > 0 for r in run_records)
     # one model has no interval over models
     assert re.fullmatch(r"fx \d[\d.]*x, eager \d[\d.]*x\n", (run / "one_line.txt").read_text())
     # the metric's one file is enough: its columns, its means, its panel
@@ -55,7 +55,7 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
     (table,) = run.glob("fx_*_performance.csv")
     (row,) = csv.DictReader(table.read_text(encoding="utf-8").splitlines())
     assert float(row["candidate_processor_s"]) == pytest.approx(
-        found[0]["metrics"]["candidate_processor_s"], rel=1e-4
+        run_records[0]["metrics"]["candidate_processor_s"], rel=1e-4
     )
     assert float(row["processor_ratio"]) > 0
     (group, _) = json.loads((run / "summary.json").read_text(encoding="utf-8"))["groups"]

@@ -44,17 +44,17 @@ def test_every_job_and_candidate_has_one_record(finished: Path) -> None:
 
 
 def test_a_record_tells_everything(finished: Path) -> None:
-    one = next(r for r in records(finished) if r["candidate"] == "aot_eager")
-    assert len(one["samples"]["baseline_s"]) == len(one["samples"]["candidate_s"]) == 6
-    assert set(one["samples"]["baseline_position"]) <= {0, 1, 2}
-    assert one["parity"]["reference"] == "fp64"
-    assert one["parity"]["worst"]["name"]
-    assert one["metrics"]["unique_graphs"] >= 1
-    assert one["metrics"]["compilation_latency_s"] > 0
-    assert one["metrics"]["baseline_peak_memory_bytes"] > 0
-    assert one["model"]["parameters"] > 0
-    assert one["environment"]["torch"]
-    assert one["reproduce"].startswith("python runner.py")
+    record = next(r for r in records(finished) if r["candidate"] == "aot_eager")
+    assert len(record["samples"]["baseline_s"]) == len(record["samples"]["candidate_s"]) == 6
+    assert set(record["samples"]["baseline_position"]) <= {0, 1, 2}
+    assert record["parity"]["reference"] == "fp64"
+    assert record["parity"]["worst"]["name"]
+    assert record["metrics"]["unique_graphs"] >= 1
+    assert record["metrics"]["compilation_latency_s"] > 0
+    assert record["metrics"]["baseline_peak_memory_bytes"] > 0
+    assert record["model"]["parameters"] > 0
+    assert record["environment"]["torch"]
+    assert record["reproduce"].startswith("python runner.py")
     control = next(r for r in records(finished) if r["candidate"] == "eager")
     assert control["metrics"]["unique_graphs"] == 0
 

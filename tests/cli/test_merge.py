@@ -29,14 +29,14 @@ def test_two_parts_joined_are_the_whole(server: Server, tmp_path: Path) -> None:
     whole = plan(config)
     run = json.loads((joined / "run.json").read_text())
     assert run["jobs"] == to_json(whole)
-    found = records(joined)
-    assert [(r["job"]["case"]["name"], r["candidate"]) for r in found] == [
+    run_records = records(joined)
+    assert [(r["job"]["case"]["name"], r["candidate"]) for r in run_records] == [
         (job.case.name, candidate) for job in whole for candidate in job.candidates
     ]
     measured = [r for part in parts for r in records(part)]
-    assert all(r in measured for r in found)
+    assert all(r in measured for r in run_records)
     assert {path.name for path in (joined / "cases").iterdir()} == {job.key for job in whole}
     assert (joined / "report.md").is_file()
 
     assert server.run("--resume", str(joined)).code == 0  # there is nothing left to do
-    assert records(joined) == found
+    assert records(joined) == run_records

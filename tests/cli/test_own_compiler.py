@@ -93,11 +93,11 @@ def test_functions_are_compilers_and_are_proved_to_be_called(here: Path, start: 
         ("make", "backends.as_it_is"): "pass",
         ("make", "eager"): "pass",
     }
-    found = {record["candidate"]: record for record in records(folder)}
-    assert found["my_backend.as_it_is"]["metrics"]["unique_graphs"] == 1
+    by_name = {record["candidate"]: record for record in records(folder)}
+    assert by_name["my_backend.as_it_is"]["metrics"]["unique_graphs"] == 1
     (log,) = folder.glob("cases/*/output.log")
     assert "as_it_is was called with" in log.read_text()
-    command = shlex.split(found["my_backend.as_it_is"]["reproduce"])
+    command = shlex.split(by_name["my_backend.as_it_is"]["reproduce"])
     assert f"--compilers={here / 'my_backend.py'}:as_it_is" in command
     assert len(list(folder.glob("my_backend.as_it_is_mine_*performance.csv"))) == 1
 
@@ -177,7 +177,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(
-    ("flag", "says"), [BAD[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in BAD[1:])]
+    ("flag", "says"), [BAD[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in BAD[1:])]
 )
 def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
     done = runner(*WORDS, flag, f"--output-dir={here / 'run'}", cwd=here)

@@ -94,7 +94,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(
     ("spec", "more", "says"),
-    [REFUSED[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in REFUSED[1:])],
+    [REFUSED[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in REFUSED[1:])],
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_what_cannot_be_is_refused_before_anything_is_measured(

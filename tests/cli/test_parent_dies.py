@@ -69,9 +69,9 @@ def check_whole(folder: Path, before: Path) -> None:
     written = path.read_bytes()
     if before.exists():
         assert written.startswith(before.read_bytes())
-    found = read_records(path)
-    assert found.damage == ()
-    assert {(r.job.case.name, r.candidate) for r in found.records} == EXPECTED
+    content = read_records(path)
+    assert content.damage == ()
+    assert {(r.job.case.name, r.candidate) for r in content.records} == EXPECTED
     lines = [line for line in written.splitlines() if not line.endswith(CUT_SHORT)]
     assert len(lines) == len(EXPECTED)
     names = {file.name for file in folder.iterdir()}
@@ -266,9 +266,9 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         assert run.returncode == 130
         assert output.index("Stopped early") < output.index("slow training float32, inductor:")
         assert f"Stopped early; go on with: python runner.py --resume {tmp_path / 'run'}" in output
-        found = read_records(tmp_path / "run" / "records.jsonl").records
-        assert {r.candidate for r in found} == {"eager", "inductor"}
-        assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in found)
+        run_records = read_records(tmp_path / "run" / "records.jsonl").records
+        assert {r.candidate for r in run_records} == {"eager", "inductor"}
+        assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in run_records)
 
 
 @pytest.mark.parametrize("number", sampled(3, (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)))

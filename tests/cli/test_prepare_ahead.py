@@ -21,7 +21,7 @@ def test_jobs_that_prepare_side_by_side_have_the_records_that_they_have_alone(tm
         assert ("Compilation times with a star" in done.stdout) == (ahead > 1)
     assert statuses(beside) == statuses(alone)
     assert len(statuses(beside)) > 4
-    timed = [one for one in records(beside) if one["samples"] is not None]
-    assert all(one["metrics"]["prepared_beside"] == 1 for one in timed)
-    assert all(one["metrics"]["compile_cpu_s"] > 0 for one in timed if one["candidate"] == "aot_eager")
-    assert not any("prepared_beside" in one["metrics"] for one in records(alone))
+    timed = [r for r in records(beside) if r["samples"] is not None]
+    assert all(r["metrics"]["prepared_beside"] == 1 for r in timed)
+    assert all(r["metrics"]["compile_cpu_s"] > 0 for r in timed if r["candidate"] == "aot_eager")
+    assert not any("prepared_beside" in r["metrics"] for r in records(alone))

@@ -16,9 +16,9 @@ def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
         *("--processes=2", "-n8", "--devices=cpu", "--format=csv,console", f"--output-dir={folder}"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = records(folder)
-    assert {record["candidate"] for record in found} == {"eager", "aot_eager"}
-    for record in found:
+    run_records = records(folder)
+    assert {record["candidate"] for record in run_records} == {"eager", "aot_eager"}
+    for record in run_records:
         assert record["samples"]["rounds_by_process"] == [8, 8]
         assert len(record["samples"]["baseline_s"]) == 16
         assert record["parity"] is not None

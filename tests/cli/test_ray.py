@@ -33,11 +33,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, **SMALL}
-    made = Cluster(initialize_head=True, head_node_args=head)
+    ray_cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        yield made
+        yield ray_cluster
     finally:
-        made.shutdown()
+        ray_cluster.shutdown()
 
 
 def begin(cluster: Any, folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -78,14 +78,16 @@ def test_a_node_is_lost_and_every_record_is_there_once(cluster: Any, tmp_path: P
     assert process.returncode == 0, errors
     assert statuses(folder) == EVERYTHING
     assert "was lost" in errors
-    found = records(folder)
-    again = [record for record in found if any("measured again after" in note for note in record["notes"])]
+    run_records = records(folder)
+    again = [
+        record for record in run_records if any("measured again after" in note for note in record["notes"])
+    ]
     assert len(again) == 1
-    assert {record["environment"]["node"].split()[-1] for record in found} <= {
+    assert {record["environment"]["node"].split()[-1] for record in run_records} <= {
         node.node_id[:8] for node in nodes
     }
     assert "OMP_NUM_THREADS" in os.environ or all(
-        "env.OMP_NUM_THREADS" not in record["environment"] for record in found
+        "env.OMP_NUM_THREADS" not in record["environment"] for record in run_records
     )
     assert "Geometric mean speedup" in printed
 
@@ -98,11 +100,11 @@ def test_each_job_has_a_gpu_of_its_own(cluster: Any, tmp_path: Path) -> None:
         *(*RUN, "-dcuda", f"--ray-address={cluster.address}", f"--output-dir={folder}"), timeout=PATIENCE_S
     )
     assert done.returncode == 1, done.stderr
-    found = records(folder)
+    run_records = records(folder)
     assert set(statuses(folder)) == set(EVERYTHING)
-    assert {record["environment"]["env.CUDA_VISIBLE_DEVICES"] for record in found} == {"0", "1"}
-    assert {record["environment"]["job_cpus"] for record in found} == {1.0}
-    assert all(record["failure"]["log"].endswith("output.log") for record in found)
+    assert {record["environment"]["env.CUDA_VISIBLE_DEVICES"] for record in run_records} == {"0", "1"}
+    assert {record["environment"]["job_cpus"] for record in run_records} == {1.0}
+    assert all(record["failure"]["log"].endswith("output.log") for record in run_records)
 
 
 def test_interrupting_twice_ends_at_once_and_resuming_finishes(cluster: Any, tmp_path: Path) -> None:

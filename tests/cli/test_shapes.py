@@ -34,9 +34,9 @@ def test_a_stream_by_each_strategy_and_a_size_that_computes_something_else(tmp_p
     )
     assert done.returncode == 1, done.stderr
     (record,) = records(folder)
-    streams = {one["start"]: one for one in record["compilations"]}
+    streams = {c["start"]: c for c in record["compilations"]}
     assert list(streams) == ["eager", *STRATEGIES]
-    assert all(len(one["first_calls_s"]) == 12 for one in streams.values() if one["stream"])
+    assert all(len(c["first_calls_s"]) == 12 for c in streams.values() if c["stream"])
     assert streams["static"]["stream"] == {"sizes": [4, 6, 8] * 4, "compiled": [0, 1, 2], "eager": []}
     assert streams["padded"]["stream"] == {"sizes": [4, 8, 8] * 4, "compiled": [0, 1], "eager": []}
     assert streams["eager"]["stream"] == {"sizes": [4, 6, 8] * 4, "compiled": [], "eager": None}

@@ -22,9 +22,9 @@ def test_the_quick_form_compiles_runs_and_reports(tmp_path: Path) -> None:
     done = studies("compile-modes", "--quick", "--device=cpu", f"--output-dir={folder}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 of 4 (model, mode) passed parity" in done.stdout
-    found = [r for part in PARTS for r in read_records(folder / part / "records.jsonl").records]
-    assert len(found) == 4
-    for record in found:
+    run_records = [r for part in PARTS for r in read_records(folder / part / "records.jsonl").records]
+    assert len(run_records) == 4
+    for record in run_records:
         first, *later = record.first_calls_s
         assert first == max(record.first_calls_s)
         assert len(later) >= 3

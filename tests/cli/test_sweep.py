@@ -27,13 +27,13 @@ def test_a_curve_over_the_batch_and_the_threads(tmp_path: Path) -> None:
     words = (*WORDS, "--sweep=batch=2,16", "--sweep=threads=1", f"--output-dir={folder}")
     done = runner(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = records(folder)
-    assert [record["job"]["case"]["point"] for record in found] == [
+    run_records = records(folder)
+    assert [record["job"]["case"]["point"] for record in run_records] == [
         ["batch=2", "threads=1"],
         ["batch=16", "threads=1"],
     ]
-    assert [record["model"]["batch_size"] for record in found] == [2, 16]
-    assert {record["environment"]["threads"] for record in found} == {1}
+    assert [record["model"]["batch_size"] for record in run_records] == [2, 16]
+    assert {record["environment"]["threads"] for record in run_records} == {1}
     assert [path.suffix for path in sorted(folder.glob("*_curves.*"))] == [".png", ".svg"]
     lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "records.jsonl").write_text(lines[0], encoding="utf-8")

@@ -130,8 +130,8 @@ def zoo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield visit
         for run in runs.values():
             run.cancel()
-    for one in visits.values():
-        one.end()
+    for zoo_visit in visits.values():
+        zoo_visit.end()
 
 
 def _as_slow_as(group: str) -> list[str]:
@@ -161,9 +161,9 @@ group = pytest.mark.parametrize("group", [pytest.param(name, marks=_marks(name))
 def test_animal(zoo: Ask, name: str) -> None:
     fault = EXPECTED[name]
     visit = zoo(fault.group)
-    found = visit.records_of(name)
-    assert sorted(record["candidate"] for record in found) == sorted(CANDIDATES)
-    for record in found:
+    run_records = visit.records_of(name)
+    assert sorted(record["candidate"] for record in run_records) == sorted(CANDIDATES)
+    for record in run_records:
         check(record, fault.endings[record["candidate"]], visit.folder)
 
 
@@ -193,8 +193,8 @@ MEASURED = {"pass", "fail_accuracy", "eager_two_runs_differ", "cannot_judge"}
 @pytest.mark.slow
 def test_a_model_that_sets_its_own_threads_runs_with_those_asked_for(zoo: Ask) -> None:
     name = "changes_torch_in_build"
-    found = zoo(EXPECTED[name].group).records_of(name)
-    assert {record["environment"]["threads"] for record in found} <= {1}
+    run_records = zoo(EXPECTED[name].group).records_of(name)
+    assert {record["environment"]["threads"] for record in run_records} <= {1}
 
 
 # -- what is left --------------------------------------------------------------------
@@ -204,8 +204,8 @@ def test_a_model_that_sets_its_own_threads_runs_with_those_asked_for(zoo: Ask) -
 def test_every_job_has_one_record_for_each_candidate(zoo: Ask, group: str) -> None:
     visit = zoo(group)
     lines = (visit.folder / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [(record["job"]["case"]["name"], record["candidate"]) for record in map(json.loads, lines)]
-    assert sorted(found) == sorted((name, candidate) for name in visit.names for candidate in CANDIDATES)
+    pairs = [(record["job"]["case"]["name"], record["candidate"]) for record in map(json.loads, lines)]
+    assert sorted(pairs) == sorted((name, candidate) for name in visit.names for candidate in CANDIDATES)
 
 
 @group

@@ -130,7 +130,7 @@ def main(words: Sequence[str]) -> int:
     if why is not None:
         print(f"error: {why}", file=sys.stderr)
         return 2
-    planned = [replace(one, limit_s=one.limit_s * options.patience) for one in parts(options.devices)]
+    planned = [replace(part, limit_s=part.limit_s * options.patience) for part in parts(options.devices)]
     names = [part.name for part in planned]
     asked = options.only.split(",") if options.only else names
     for name in asked:
@@ -151,15 +151,15 @@ def main(words: Sequence[str]) -> int:
                 outcomes.append(done(part, options.devices, folder))
                 print(f"  {told(outcomes[-1])}", flush=True)
     finally:
-        summary["seconds"] = sum(one.seconds for one in outcomes)
-        summary["parts"] = [asdict(one) for one in outcomes]
+        summary["seconds"] = sum(outcome.seconds for outcome in outcomes)
+        summary["parts"] = [asdict(outcome) for outcome in outcomes]
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         archive = folder.with_suffix(".tar.gz")
         with tarfile.open(archive, "w:gz") as packed:
             packed.add(folder, arcname=folder.name)
         print(f"{archive}: {len(outcomes)} parts in {summary['seconds']:.0f} s")
-    bad = [one.part for one in outcomes if not one.good]
-    slow = [one.part for one in outcomes if one.slow]
+    bad = [outcome.part for outcome in outcomes if not outcome.good]
+    slow = [outcome.part for outcome in outcomes if outcome.slow]
     print(f"look at: {', '.join(bad)}" if bad else "every part did what it should")
     if slow:
         print(f"slow, which is no fault: {', '.join(slow)}")
@@ -265,7 +265,7 @@ def of_large(record: dict[str, Any]) -> Iterator[str]:
         yield "NVML answers, and no clock was read"
     if record["candidate"] == "eager":
         pairs = zip(samples["baseline_s"], samples["candidate_s"], strict=True)
-        ratio = median(one / other for one, other in pairs)
+        ratio = median(first / other for first, other in pairs)
         if abs(ratio - 1) > 0.01:
             yield f"eager over eager is {ratio:.3f}"
     eager, own = (metrics.get(f"{side}_peak_memory_bytes") for side in ("baseline", "candidate"))

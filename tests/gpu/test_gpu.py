@@ -78,10 +78,10 @@ def test_a_cuda_graph_keeps_its_memory_in_a_pool(device: devices.Device, place: 
     given = torch.ones(1 << 20, device=place)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        made = given * 2 + 1
+        result = given * 2 + 1
     graph.replay()
     after = known(device.pool_bytes())
-    assert after - known(before) >= made.numel() * made.element_size()
+    assert after - known(before) >= result.numel() * result.element_size()
 
 
 # -- times ------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ class Sleeping(nn.Module):
             time.sleep(STEP_S)
         else:
             torch.cuda._sleep(self.cycles)  # type: ignore[no-untyped-call]
-        found: torch.Tensor = self.linear(x)
-        return found
+        output: torch.Tensor = self.linear(x)
+        return output
 
 
 def cycles_of(seconds: float, device: devices.Device) -> int:
@@ -127,7 +127,7 @@ def test_a_step_of_a_known_time_is_timed_right(device: devices.Device) -> None:
     ready.prepare("eager")
     ready.warm_up()
     rounds, _ = ready.measure(5)
-    times = [seconds for one in rounds for seconds in one.seconds.values()]
+    times = [seconds for timed_round in rounds for seconds in timed_round.seconds.values()]
     times += ready.first_calls_s["eager"][1:]
     assert min(times) >= 0.95 * STEP_S
     if device.accelerated:  # a sleeping host wakes late where other work runs
@@ -173,23 +173,23 @@ def test_a_session_with_cuda_graphs_beside_eager(device: devices.Device) -> None
     )
     ready = Session(job(device, "eager", *names), silent, lambda _: workload("mlp"))
     ready.open()
-    found: dict[str, Mapping[str, Any]] = {}
+    prepared: dict[str, Mapping[str, Any]] = {}
     for name in ("eager", *names):
-        status, _, found[name], _ = ready.prepare(name)
+        status, _, prepared[name], _ = ready.prepare(name)
         assert status is Status.PASS, name
     ready.warm_up()
     rounds, recompiled = ready.measure(20)
     assert recompiled == {}
-    ratios = sorted(one.seconds[BASELINE] / one.seconds["eager"] for one in rounds)
+    ratios = sorted(timed_round.seconds[BASELINE] / timed_round.seconds["eager"] for timed_round in rounds)
     if device.accelerated:  # other work on a CPU moves steps of microseconds
         assert ratios[len(ratios) // 2] == pytest.approx(1.0, abs=0.1)
     changed, numbers, failed = ready.finish()
     assert (changed, failed) == ({}, {})
     if device.accelerated:
-        assert int(found[names[0]]["cudagraph_pool_bytes"]) > 0
-        assert found[names[1]]["cudagraph_pool_bytes"] is None
-        assert found[names[0]]["cudagraph_skips"] == 0
-        pool = int(found[names[0]]["cudagraph_pool_bytes"])
+        assert int(prepared[names[0]]["cudagraph_pool_bytes"]) > 0
+        assert prepared[names[1]]["cudagraph_pool_bytes"] is None
+        assert prepared[names[0]]["cudagraph_skips"] == 0
+        pool = int(prepared[names[0]]["cudagraph_pool_bytes"])
         assert int(numbers[names[0]]["peak_memory_bytes"] or 0) >= pool
 
 
@@ -201,12 +201,12 @@ def test_who_breaks_the_device_leaves_the_others_their_numbers(device: devices.D
     result = torchduet.compare(
         f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=QUICK
     )
-    found = by_candidate(result)
-    assert found["breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
+    by_name = by_candidate(result)
+    assert by_name["breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
     for name in ("eager", "aot_eager"):
-        assert found[name].status is Status.PASS
-        assert found[name].samples is not None
-    assert any("fresh worker after" in note or "alone" in note for note in found["aot_eager"].notes)
+        assert by_name[name].status is Status.PASS
+        assert by_name[name].samples is not None
+    assert any("fresh worker after" in note or "alone" in note for note in by_name["aot_eager"].notes)
 
 
 def test_who_has_no_memory_is_tried_alone_and_leaves_the_others_their_batch(device: devices.Device) -> None:
@@ -215,10 +215,10 @@ def test_who_has_no_memory_is_tried_alone_and_leaves_the_others_their_batch(devi
     result = torchduet.compare(
         f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=protocol
     )
-    found = by_candidate(result)
-    assert found["fills"].status is Status.OOM
-    assert found["fills"].notes[0].startswith("measured alone")
-    assert found["aot_eager"].status is Status.PASS
+    by_name = by_candidate(result)
+    assert by_name["fills"].status is Status.OOM
+    assert by_name["fills"].notes[0].startswith("measured alone")
+    assert by_name["aot_eager"].status is Status.PASS
 
 
 @pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")

@@ -95,5 +95,5 @@ def make_model(name: str) -> nn.Module:
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(8.0)
-    made: nn.Module = model.eval()
-    return made
+    module: nn.Module = model.eval()
+    return module

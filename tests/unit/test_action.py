@@ -46,8 +46,8 @@ exit "${REFUSED:-0}"
 
 @functools.cache
 def action() -> dict[str, Any]:
-    found: dict[str, Any] = importlib.import_module("yaml").safe_load((ROOT / "action.yml").read_text())
-    return found
+    content: dict[str, Any] = importlib.import_module("yaml").safe_load((ROOT / "action.yml").read_text())
+    return content
 
 
 @dataclass
@@ -59,9 +59,9 @@ class Job:
     outputs: dict[str, str] = field(default_factory=dict)
 
     def step(self, name: str, **more: str) -> subprocess.CompletedProcess[str]:
-        (found,) = (step for step in action()["runs"]["steps"] if step["id"] == name)
+        (entry,) = (step for step in action()["runs"]["steps"] if step["id"] == name)
         (self.folder / "output").write_text("")
-        variables = {key: self._filled(value) for key, value in found.get("env", {}).items()}
+        variables = {key: self._filled(value) for key, value in entry.get("env", {}).items()}
         runner = {
             "PATH": f"{self.folder / 'fakes'}:{os.environ['PATH']}",
             "FAKES": str(self.folder / "fakes"),
@@ -73,7 +73,7 @@ class Job:
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
         done = ran(
-            *("/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", found["run"]),
+            *("/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", entry["run"]),
             cwd=self.folder / "workspace",
             env={**os.environ, **runner, **variables, **more},
         )
@@ -115,7 +115,7 @@ def built(folder: Path, install: str) -> Job:
         git(origin, "add", ".")
         git(origin, "commit", "--quiet", "-m", side)
     git(folder, "clone", "--quiet", "--depth=1", f"file://{origin}", "workspace")
-    inputs = {name: str(one.get("default", "")) for name, one in action()["inputs"].items()}
+    inputs = {name: str(field.get("default", "")) for name, field in action()["inputs"].items()}
     inputs |= {
         "measure": "--model 'pkg.models:make' --training --tag='two words'",
         "base": git(origin, "rev-parse", "HEAD~"),

@@ -64,8 +64,8 @@ def test_a_compiler_varies_more_where_eager_s_step_on_a_cpu_is_short(
 
 
 def test_eager_of_another_precision_varies_like_a_compiler() -> None:
-    one, other = (assumed_tau("eager", "training", control=control).sd for control in (True, False))
-    assert one < other
+    of_control, other = (assumed_tau("eager", "training", control=control).sd for control in (True, False))
+    assert of_control < other
 
 
 def test_the_moderated_variance_lies_between_the_models_own_and_that_of_all() -> None:
@@ -127,7 +127,7 @@ def test_a_choice_that_the_speedup_follows_is_named(name: str, values: Sequence[
         make_record(make_job()),
         samples=samples,
         metrics=first,
-        compilations=tuple(Compilation(start=AS_FOUND, round=n, metrics=one) for n, one in enumerate(later)),
+        compilations=tuple(Compilation(start=AS_FOUND, round=n, metrics=m) for n, m in enumerate(later)),
     )
     assert said in followed(record)
     assert bool(said) is bool(followed(record))
@@ -153,10 +153,10 @@ def test_a_planted_tau_and_the_speedups_that_it_moves_are_held(tau: float) -> No
     for _ in range(repetitions):
         noise = WITHIN**2 * rng.chisquare(19, MODELS) / 19
         sds = rng.normal(0, math.hypot(tau, WITHIN), (MODELS, PROCESSES)).std(axis=1, ddof=1)
-        found = tau_of("inductor", "training", [*zip(sds, [PROCESSES] * MODELS, noise, strict=True)])
-        held += found.low <= tau <= found.high
+        estimate = tau_of("inductor", "training", [*zip(sds, [PROCESSES] * MODELS, noise, strict=True)])
+        held += estimate.low <= tau <= estimate.high
         # of one later process, whose log speedup varies by tau and by its rounds
-        half = math.hypot(Z_95 * WITHIN, T_95 * found.sd)
+        half = math.hypot(Z_95 * WITHIN, T_95 * estimate.sd)
         covered += 1 - 2 * float(special.ndtr(-half / math.hypot(tau, WITHIN)))
     assert 0.9 <= held / repetitions <= 0.98
     assert 0.95 <= covered / repetitions <= 0.985
@@ -201,16 +201,16 @@ def test_records_of_several_processes_calibrate_each_candidate_mode_and_step() -
     records = [in_processes(rng, 0.02, "inductor", Mode.TRAINING) for _ in range(MODELS)]
     records += [in_processes(rng, 0.0, "eager", Mode.INFERENCE) for _ in range(MODELS)]
     records += [in_processes(rng, 0.01, "inductor", Mode.TRAINING, step_s=0.01) for _ in range(MODELS)]
-    (found,) = calibrated(records)
-    control, compiler, in_short_steps = found.taus
+    (calibration,) = calibrated(records)
+    control, compiler, in_short_steps = calibration.taus
     assert (control.kind, control.mode, control.models, control.processes) == ("eager", "inference", 5, 20)
-    assert [tau.short for tau in found.taus] == [False, False, True]
+    assert [tau.short for tau in calibration.taus] == [False, False, True]
     assert in_short_steps.low < 0.01 < in_short_steps.high < compiler.high
     assert control.low == 0 <= control.sd < 0.004
     assert compiler.low < 0.02 < compiler.sd
-    assert found.date == "2026-11-20"
-    assert matching([found], FACTS) is found
-    assert matching([found], {**FACTS, "threads": 2}) is None
+    assert calibration.date == "2026-11-20"
+    assert matching([calibration], FACTS) is calibration
+    assert matching([calibration], {**FACTS, "threads": 2}) is None
     assert calibrated([make_record(make_job())]) == ()  # one process shows nothing
     assert calibrated([in_processes(rng, 0.02, "inductor", Mode.TRAINING, noise=0.2)]) == ()
 

@@ -87,11 +87,11 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
 
 
 def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no_pair() -> None:
-    one, two = together("a", {"inductor": 0.5, "torchscript": 1.0})
-    samples = known(two.samples)
+    first, second = together("a", {"inductor": 0.5, "torchscript": 1.0})
+    samples = known(second.samples)
     apart = replace(samples, baseline_s=tuple(s * 1.01 for s in samples.baseline_s))
-    assert summarize([one, replace(two, samples=apart)]).pairs == ()
-    assert summarize([one, replace(two, status=Status.FAIL_ACCURACY)]).pairs == ()
+    assert summarize([first, replace(second, samples=apart)]).pairs == ()
+    assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).pairs == ()
 
 
 def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
@@ -112,11 +112,11 @@ def an_estimate(speedup: float, half: float) -> PairedEstimate:
 
 def test_the_two_intervals_of_a_mean_say_different_things() -> None:
     """Models that differ, each measured well: wide for models like these, narrow for these models."""
-    found = geomean([an_estimate(1.0, 0.02), an_estimate(2.0, 0.02), an_estimate(4.0, 0.02)])
-    assert found.value == pytest.approx(2.0)
-    assert known(found.low) < 1.0
-    assert found.these_low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
-    assert found.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
+    mean = geomean([an_estimate(1.0, 0.02), an_estimate(2.0, 0.02), an_estimate(4.0, 0.02)])
+    assert mean.value == pytest.approx(2.0)
+    assert known(mean.low) < 1.0
+    assert mean.these_low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
+    assert mean.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
     assert geomean([estimate(1.0, None, None)]).these_low is None
     assert geomean([]).value is None
 

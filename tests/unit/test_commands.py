@@ -59,16 +59,16 @@ LOST_BEFORE = (
 def committed() -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in sorted((ROOT / "results").rglob("records.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            found = json.loads(line)
-            if found.get("job", {}).get("case", {}).get("folder"):
+            record = json.loads(line)
+            if record.get("job", {}).get("case", {}).get("folder"):
                 continue  # its command needs the checkout of suite torchbench
-            if "reproduce" in found:  # records of studies have none
-                yield path, found
+            if "reproduce" in record:  # records of studies have none
+                yield path, record
 
 
 def plain(job: Job) -> Job:
     """Without what a path or a question of the machine decided, and by the present rule of parity."""
-    environments = tuple(dataclasses.replace(one, python="", torch="") for one in job.environments)
+    environments = tuple(dataclasses.replace(env, python="", torch="") for env in job.environments)
     parity = {"scaled": "noise"}.get(job.protocol.parity, job.protocol.parity)
     protocol = dataclasses.replace(job.protocol, parity=parity)
     return dataclasses.replace(job, environments=environments, unavailable={}, protocol=protocol)
@@ -77,11 +77,11 @@ def plain(job: Job) -> Job:
 @pytest.mark.slow
 def test_every_committed_command_parses_to_its_job() -> None:
     seen = 0
-    for path, found in committed():
-        job = plain(from_json(Job, found["job"]))
-        candidate = found["candidate"]
-        for command in dict.fromkeys((job_command(job, (candidate,)), found["reproduce"])):
-            old = command == found["reproduce"]
+    for path, record in committed():
+        job = plain(from_json(Job, record["job"]))
+        candidate = record["candidate"]
+        for command in dict.fromkeys((job_command(job, (candidate,)), record["reproduce"])):
+            old = command == record["reproduce"]
             (again,) = planned(command, job.case)
             assert candidate in again.candidates, (path, command)
             protocol = again.protocol
@@ -94,7 +94,7 @@ def test_every_committed_command_parses_to_its_job() -> None:
                 again = dataclasses.replace(again, extras=job.extras)
             if job.case.skip and "--no-skip" in command:  # how to run what was skipped
                 again = dataclasses.replace(again, case=job.case)
-            environments = tuple(one for one in job.environments if one in again.environments)
+            environments = tuple(env for env in job.environments if env in again.environments)
             wanted = dataclasses.replace(job, candidates=again.candidates, environments=environments)
             assert dataclasses.replace(again, protocol=protocol) == wanted, (path, command)
             seen += 1

@@ -40,14 +40,14 @@ def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
 
 def test_the_interval_of_break_even_holds_the_spread_of_the_compilations() -> None:
     (comparison,) = summarize([make_record(make_job(), speedup=2.0, jitter=0.01)]).comparisons
-    one, several = (known(break_even(times, comparison.estimate)) for times in ([4.0], [2.0, 4.0, 8.0]))
-    assert several.steps == pytest.approx(one.steps)
-    assert several.low < 0.6 * one.low < one.steps < one.high < 0.6 * several.high
-    assert (one.whole, several.whole) == (False, True)
+    single, several = (known(break_even(times, comparison.estimate)) for times in ([4.0], [2.0, 4.0, 8.0]))
+    assert several.steps == pytest.approx(single.steps)
+    assert several.low < 0.6 * single.low < single.steps < single.high < 0.6 * several.high
+    assert (single.whole, several.whole) == (False, True)
 
 
 def cases(record: Record, title: str) -> list[str]:
-    return [case for one in summarize([record]).warnings if one.title == title for case in one.cases]
+    return [case for w in summarize([record]).warnings if w.title == title for case in w.cases]
 
 
 def record_of(name: str, speedup: float, jitter: float = 0.001) -> Record:
@@ -89,12 +89,12 @@ def runs(
 def verdicts(factor: float, *, seed: int) -> list[Verdict | None]:
     """Of 20 comparisons, each a run of its own: five cold compilations a side."""
     rng = random.Random(seed)
-    found = []
+    pair_verdicts = []
     for number in range(20):
         (pair,) = summarize(runs(f"m{number}", {"a": 1.0, "b": factor}, rng)).compile_pairs
         assert (pair.first.compiler, pair.second.compiler) == ("a", "b")
-        found.append(pair.verdict)
-    return found
+        pair_verdicts.append(pair.verdict)
+    return pair_verdicts
 
 
 @pytest.mark.parametrize("seed", sampled(3, range(5)))
@@ -172,6 +172,6 @@ def test_a_frame_has_a_row_for_each_compilation() -> None:
 def test_the_benchmark_database_has_every_compilation() -> None:
     runs = compiled(COLD, 4.0, 0), compiled(WARM, 1.0, 0), compiled(COLD, 9.0, 1)
     summary = summarize([replace(make_record(make_job()), compilations=runs)])
-    metrics = [one["metric"] for one in json.loads(hud_json.render(summary)["benchmark.hud.json"])]
-    found = {one["name"]: one["benchmark_values"] for one in metrics}
-    assert found["compilation_latency"] == [4.0, 9.0]
+    metrics = [entry["metric"] for entry in json.loads(hud_json.render(summary)["benchmark.hud.json"])]
+    values = {metric["name"]: metric["benchmark_values"] for metric in metrics}
+    assert values["compilation_latency"] == [4.0, 9.0]

@@ -16,10 +16,12 @@ def config(*words: str) -> RunConfig:
 
 
 def test_lists_by_repetition_and_by_commas() -> None:
-    found = config("--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu")
-    assert found.dtypes == ("float32", "amp", "bfloat16")
-    assert found.compilers == ("eager", "inductor")
-    assert found.devices == ("cpu",)
+    parsed_config = config(
+        "--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu"
+    )
+    assert parsed_config.dtypes == ("float32", "amp", "bfloat16")
+    assert parsed_config.compilers == ("eager", "inductor")
+    assert parsed_config.devices == ("cpu",)
 
 
 @pytest.mark.parametrize(

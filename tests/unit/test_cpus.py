@@ -31,9 +31,9 @@ ROOT = Path(__file__).parents[2]
 def test_lanes_share_no_cpu(
     devices: list[str], cpus: list[int], threads: int, expected: dict[str, tuple[int, ...]]
 ) -> None:
-    found = cpu_shares(devices, cpus, threads, Path("/nowhere"))
-    assert found == expected
-    used = [cpu for share in found.values() for cpu in share]
+    shares = cpu_shares(devices, cpus, threads, Path("/nowhere"))
+    assert shares == expected
+    used = [cpu for share in shares.values() for cpu in share]
     assert len(used) == len(set(used))
 
 
@@ -60,8 +60,8 @@ def test_lanes_share_no_core_and_are_next_to_their_cards(
     if hidden:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")  # cuda:0 is another card then
     first, second = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
-    found = cpu_shares(["cuda:0", "cuda:1"], range(16), 8, sockets)
-    assert found == dict(
+    shares = cpu_shares(["cuda:0", "cuda:1"], range(16), 8, sockets)
+    assert shares == dict(
         zip(("cuda:0", "cuda:1"), (first, second) if hidden else (second, first), strict=True)
     )
     assert cpu_shares(["cuda:0", "cuda:1"], range(16), 9, sockets) == {}
@@ -93,8 +93,8 @@ def test_a_worker_uses_the_cpus_that_it_is_given() -> None:
 )
 def test_a_processor_is_named_with_its_widest_vectors(tmp_path: Path, flags: str, name: str) -> None:
     (tmp_path / "proc").mkdir()
-    one = f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n\n"
-    (tmp_path / "proc" / "cpuinfo").write_text(one + one.replace(": 0", ": 1"))
+    cpu = f"processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n\n"
+    (tmp_path / "proc" / "cpuinfo").write_text(cpu + cpu.replace(": 0", ": 1"))
     assert cpu_model(tmp_path) == name
 
 

@@ -30,8 +30,8 @@ def of(logs: Floats, between: Between = TAU, rounds: tuple[int, ...] = ()) -> Pa
     return judged(np.exp(logs), np.ones(logs.size), rounds, between)
 
 
-def told(found: Estimate) -> Verdict | None:
-    return verdict(found, found.p_value, LIMITS)
+def told(estimate: Estimate) -> Verdict | None:
+    return verdict(estimate, estimate.p_value, LIMITS)
 
 
 def share(repetitions: int, event: Callable[[Generator], bool]) -> float:
@@ -41,16 +41,16 @@ def share(repetitions: int, event: Callable[[Generator], bool]) -> float:
 
 def test_p_is_below_5_percent_exactly_where_the_interval_excludes_1() -> None:
     def agrees(rng: Generator) -> bool:
-        found = of(rng.normal(0.025, 0.03, 20))
-        return (found.p_value < 0.05) == (not known(found.ci_low) <= 1 <= known(found.ci_high))
+        estimate = of(rng.normal(0.025, 0.03, 20))
+        return (estimate.p_value < 0.05) == (not known(estimate.ci_low) <= 1 <= known(estimate.ci_high))
 
     assert share(300, agrees) == 1.0
 
 
 def test_one_process_covers_what_processes_vary_by() -> None:
     def held(rng: Generator, between: Between = TAU) -> bool:
-        found = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20), between)
-        return known(found.ci_low) <= 1 <= known(found.ci_high)
+        estimate = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20), between)
+        return known(estimate.ci_low) <= 1 <= known(estimate.ci_high)
 
     assert share(400, held) >= 0.92  # 95 % less three standard errors
     assert share(400, lambda rng: held(rng, Between())) <= 0.85
@@ -63,8 +63,8 @@ def test_at_the_threshold_faster_is_rare() -> None:
 
 def test_same_needs_the_90_percent_interval_alone() -> None:
     rng = np.random.default_rng(2)
-    found = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), Between())
-    assert known(found.high_90) < known(found.ci_high)
+    estimate = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), Between())
+    assert known(estimate.high_90) < known(estimate.ci_high)
     narrow = of(rng.normal(0, 0.01, 40), Between(assumed_sd=0.0025))
     assert told(narrow) is Verdict.SAME
 
@@ -73,8 +73,8 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
     rng = np.random.default_rng(3)
     parts = [center + rng.normal(0, 0.01, 12) for center in (0.0, 0.03, -0.03)]
     shared = Between(assumed_sd=0.011, pool=Pool(variance=0.01**2, df=4))
-    found, pooled = (of(np.concatenate(parts), between, (12, 12, 12)) for between in (TAU, shared))
-    assert (found.processes, found.assumed_sd) == (3, None)
+    alone, pooled = (of(np.concatenate(parts), between, (12, 12, 12)) for between in (TAU, shared))
+    assert (alone.processes, alone.assumed_sd) == (3, None)
     variance = (2 * known(pooled.between_sd) ** 2 + 4 * 0.01**2) / 6
     half = 2.4469 * math.sqrt(variance / 3)  # Student's t with P + 3 = 6 degrees of freedom
     assert math.log(known(pooled.ci_high) / known(pooled.ci_low)) / 2 == pytest.approx(half, rel=1e-3)
@@ -86,8 +86,8 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
 def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
     rng = np.random.default_rng(4)
     noise = autoregressive(0.5, 0.05)
-    found = [widening(noise(rng, 400)) for _ in range(50)]
-    assert np.mean(found) == pytest.approx(math.sqrt(1.5 / 0.5), rel=0.1)
+    widths = [widening(noise(rng, 400)) for _ in range(50)]
+    assert np.mean(widths) == pytest.approx(math.sqrt(1.5 / 0.5), rel=0.1)
     independent = [widening(rng.normal(0, 1, 40)) for _ in range(400)]
     assert np.mean(np.array(independent) > 1) <= 0.08  # one in twenty by chance
     assert widening(np.zeros(30)) == 1.0
@@ -104,11 +104,11 @@ def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
 )
 def test_the_guard_withholds_a_verdict_and_says_why(name: str, noise: Callable[[Generator], Floats]) -> None:
     rng = np.random.default_rng(5)
-    found = [of(noise(rng), Between(assumed_sd=0.0025)) for _ in range(20)]
-    assert sum(told(one) is Verdict.UNSTEADY for one in found) >= 19
-    assert all(one.unsteady for one in found)
+    estimates = [of(noise(rng), Between(assumed_sd=0.0025)) for _ in range(20)]
+    assert sum(told(estimate) is Verdict.UNSTEADY for estimate in estimates) >= 19
+    assert all(estimate.unsteady for estimate in estimates)
     if name == "regimes":
-        assert "two regimes" in found[0].unsteady
+        assert "two regimes" in estimates[0].unsteady
 
 
 def test_independent_rounds_are_hardly_ever_unsteady() -> None:
@@ -130,8 +130,8 @@ def test_regimes_need_both_a_gap_and_few_switches() -> None:
     rng = np.random.default_rng(8)
     two = rng.choice([-0.05, 0.05], 60) + rng.normal(0, 0.005, 60)
     assert regimes(two) is None  # apart, but independent from round to round
-    found = known(regimes(np.sort(two)))
-    assert found == pytest.approx((-0.05, 0.05), abs=0.005)
+    levels = known(regimes(np.sort(two)))
+    assert levels == pytest.approx((-0.05, 0.05), abs=0.005)
     assert regimes(np.zeros(20)) is None
 
 
@@ -181,8 +181,8 @@ def test_auto_adds_processes_where_they_close_a_verdict() -> None:
 
     def more(center: float, processes: int, *, calibrated: bool = False) -> bool:
         logs = rng.normal(center, 0.02, 20 * processes)
-        found = of(logs, TAU, (20,) * processes if processes > 1 else ())
-        return more_processes(Protocol(), found, calibrated=calibrated)
+        estimate = of(logs, TAU, (20,) * processes if processes > 1 else ())
+        return more_processes(Protocol(), estimate, calibrated=calibrated)
 
     assert not more(0.4, 1)  # clear after one
     assert more(0.0, 1)
@@ -217,18 +217,18 @@ THREE = drawn(0.03, 0.02, 30) + np.repeat([0.03, -0.03, 0.0], 10)  # processes
 def test_an_open_verdict_names_the_condition_that_failed(
     logs: Floats, tau: float, processes: tuple[int, ...], reason: Reason, closes: str
 ) -> None:
-    found = of(logs, Between(assumed_sd=tau), processes)
-    q_value = 1.0 if reason is Reason.FAMILY else found.p_value
-    why = known(judgment(found, q_value, LIMITS)[1])
+    estimate = of(logs, Between(assumed_sd=tau), processes)
+    q_value = 1.0 if reason is Reason.FAMILY else estimate.p_value
+    why = known(judgment(estimate, q_value, LIMITS)[1])
     assert why.reason is reason
     assert why.closes.startswith(closes)
 
 
 def test_a_closed_verdict_has_no_reason_and_two_sides_need_three_processes_each() -> None:
-    found = of(drawn(0.1, 0.01, 40))
-    assert judgment(found, found.p_value, LIMITS) == (told(found), None)
+    estimate = of(drawn(0.1, 0.01, 40))
+    assert judgment(estimate, estimate.p_value, LIMITS) == (told(estimate), None)
     assert judgment(None, None, LIMITS) == (None, None)
-    word, why = judgment(found, found.p_value, LIMITS, across=True)
+    word, why = judgment(estimate, estimate.p_value, LIMITS, across=True)
     assert (word, known(why).reason) == (Verdict.INCONCLUSIVE, Reason.SIDES)
 
 
@@ -259,8 +259,8 @@ def wobbling(n: int, spread: float) -> Pairs:
     ],
 )
 def test_how_many_rounds_come_next_or_why_none(measured: Pairs, took_s: float, expected: int | str) -> None:
-    found = decide(DEFAULT, measured, took_s)
-    assert expected == (found.rounds or found.reason)
+    decision = decide(DEFAULT, measured, took_s)
+    assert expected == (decision.rounds or decision.reason)
 
 
 @pytest.mark.parametrize("done", [0, 7, 29, 30])
@@ -334,7 +334,7 @@ def test_intervals_hold_the_truth_if_processes_vary_as_the_records_say(
     """The last row is what the variation is for: without it, most differences of processes look real."""
     rng = np.random.default_rng(5)
     changes = [change(one_run(rng, 0.3, tau), one_run(rng, 0.4, tau)) for _ in range(600)]
-    assert least <= np.mean([one.within(math.exp(0.1)) for one in changes]) <= most
+    assert least <= np.mean([change.within(math.exp(0.1)) for change in changes]) <= most
 
 
 def test_the_variation_of_several_processes_is_in_their_interval() -> None:

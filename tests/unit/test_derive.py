@@ -19,14 +19,14 @@ from suites import tiny_gpt
 from tests.factories import finding, known, make_job, make_record, printed
 
 
-def one(record: Record) -> Comparison:
+def comparison_of(record: Record) -> Comparison:
     (comparison,) = compare([record])
     return comparison
 
 
 def group(summary: Summary, compiler: str) -> GroupSummary:
-    (found,) = [g for g in summary.groups if g.compiler == compiler]
-    return found
+    (row,) = [g for g in summary.groups if g.compiler == compiler]
+    return row
 
 
 # -- comparisons -----------------------------------------------------------------
@@ -37,42 +37,42 @@ def test_timing_numbers_are_those_of_the_paired_samples() -> None:
     samples = known(record.samples)
     tau = Between(assumed_sd=ASSUMED["inductor", "training"])
     expected = judged(samples.baseline_s, samples.candidate_s, between=tau)
-    found = one(record)
-    assert found.n == 20
-    assert found.estimate == expected
-    assert found.baseline_ms == pytest.approx(expected.baseline_median_s * 1000)
-    assert found.candidate_ms == pytest.approx(expected.candidate_median_s * 1000)
-    assert found.verdict is Verdict.FASTER
+    comparison = comparison_of(record)
+    assert comparison.n == 20
+    assert comparison.estimate == expected
+    assert comparison.baseline_ms == pytest.approx(expected.baseline_median_s * 1000)
+    assert comparison.candidate_ms == pytest.approx(expected.candidate_median_s * 1000)
+    assert comparison.verdict is Verdict.FASTER
 
 
 @pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.NOT_COMPILED, Status.OOM])
 def test_without_samples_every_number_is_none(status: Status) -> None:
-    found = one(make_record(make_job(), status=status))
-    assert found.n == 0
+    comparison = comparison_of(make_record(make_job(), status=status))
+    assert comparison.n == 0
     others = ("record", "compiler", "device", "n", "processes", "derived", "compilations_s")
-    numbers = [getattr(found, f) for f in found.__dataclass_fields__ if f not in others]
+    numbers = [getattr(comparison, f) for f in comparison.__dataclass_fields__ if f not in others]
     assert numbers == [None] * len(numbers)
 
 
 def test_break_even_is_open_where_the_interval_has_one_in_it() -> None:
-    found = one(make_record(make_job(), speedup=1.0, jitter=0.2))
-    assert known(found.ci_low) <= 1 <= known(found.ci_high)
-    steps = known(found.break_even)
+    comparison = comparison_of(make_record(make_job(), speedup=1.0, jitter=0.2))
+    assert known(comparison.ci_low) <= 1 <= known(comparison.ci_high)
+    steps = known(comparison.break_even)
     assert steps.pays == "open"
     assert 0 < steps.low < steps.high == math.inf
 
 
 @pytest.mark.parametrize("value", [None, True, "12", math.nan, math.inf])
 def test_a_metric_that_is_no_number_is_missing(value: Scalar) -> None:
-    found = one(make_record(make_job(), metrics={"compilation_latency_s": value}))
-    assert found.compilation_latency_s is None
-    assert found.break_even is None
+    comparison = comparison_of(make_record(make_job(), metrics={"compilation_latency_s": value}))
+    assert comparison.compilation_latency_s is None
+    assert comparison.break_even is None
 
 
 @pytest.mark.parametrize("peak", [0, None])
 def test_no_memory_ratio_without_a_candidate_peak(peak: Scalar) -> None:
-    found = one(make_record(make_job(), metrics={"candidate_peak_memory_bytes": peak}))
-    assert found.memory_ratio is None
+    comparison = comparison_of(make_record(make_job(), metrics={"candidate_peak_memory_bytes": peak}))
+    assert comparison.memory_ratio is None
 
 
 # -- summaries -------------------------------------------------------------------
@@ -85,19 +85,19 @@ def test_means_are_over_those_that_passed_and_have_a_number() -> None:
         make_record(make_job("c"), compilation_s=90.0, memory_ratio=0.1, status=Status.FAIL_ACCURACY),
         make_record(make_job("d"), metrics={"compilation_latency_s": None}, speedup=None),
     ]
-    found = group(summarize(records), "inductor")
-    assert found.means["compilation_latency_s"].value == 15.0
-    assert found.means["compilation_latency_s"].n == 2
-    assert found.means["memory_ratio"].value == pytest.approx(0.75)
-    assert found.means["memory_ratio"].n == 2
+    row = group(summarize(records), "inductor")
+    assert row.means["compilation_latency_s"].value == 15.0
+    assert row.means["compilation_latency_s"].n == 2
+    assert row.means["memory_ratio"].value == pytest.approx(0.75)
+    assert row.means["memory_ratio"].n == 2
 
 
 def test_nothing_passed_means_no_averages() -> None:
-    found = group(summarize([make_record(make_job(), status=Status.CRASH)]), "inductor")
-    assert (found.total, found.passed, found.mean.models, found.pass_share) == (1, 0, 0, 0.0)
-    assert found.mean.value is None
-    assert found.means["compilation_latency_s"].value is None
-    assert found.means["memory_ratio"].value is None
+    row = group(summarize([make_record(make_job(), status=Status.CRASH)]), "inductor")
+    assert (row.total, row.passed, row.mean.models, row.pass_share) == (1, 0, 0, 0.0)
+    assert row.mean.value is None
+    assert row.means["compilation_latency_s"].value is None
+    assert row.means["memory_ratio"].value is None
 
 
 def on(device: str, model: str | None, name: str = "model") -> Record:
@@ -124,20 +124,20 @@ def on(device: str, model: str | None, name: str = "model") -> Record:
 def test_equal_devices_are_averaged_together_and_others_never(
     devices: list[tuple[str, str | None]], labels: list[str]
 ) -> None:
-    found = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
-    by_name = {c.record.job.case.name: c.device for c in found.comparisons}
+    summary = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
+    by_name = {c.record.job.case.name: c.device for c in summary.comparisons}
     assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
-    assert {g.device: g.total for g in found.groups} == {label: labels.count(label) for label in labels}
+    assert {g.device: g.total for g in summary.groups} == {label: labels.count(label) for label in labels}
 
 
 def test_environment_keeps_what_differs() -> None:
     cpu = make_record(make_job())
     cuda = make_record(make_job(device="cuda"))
     cuda = replace(cuda, environment={**cuda.environment, "device": "cuda", "cuda": "12.8"})
-    found = summarize([cpu, cuda]).environment
-    assert found["device"] == "cpu | cuda"
-    assert found["cuda"] == "None | 12.8"
-    assert found["threads"] == 4
+    environment = summarize([cpu, cuda]).environment
+    assert environment["device"] == "cpu | cuda"
+    assert environment["cuda"] == "None | 12.8"
+    assert environment["threads"] == 4
 
 
 # -- findings --------------------------------------------------------------------
@@ -159,10 +159,10 @@ def test_unsteady_eager_is_said_to_be_eagers_fault() -> None:
     ],
 )
 def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: str, advice: str) -> None:
-    found = finding([make_record(make_job(), status=status)], title)
-    assert f"{status.value} in phase compile" in found.cases[0]
-    assert "cases/made-up/output.log" in found.cases[0]
-    assert advice in found.advice
+    warning = finding([make_record(make_job(), status=status)], title)
+    assert f"{status.value} in phase compile" in warning.cases[0]
+    assert "cases/made-up/output.log" in warning.cases[0]
+    assert advice in warning.advice
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status.counted and not status.passed])
@@ -204,9 +204,9 @@ def test_limits_are_not_warned_about_just_inside_them() -> None:
 )
 def test_an_open_verdict_has_one_advice(rounds: int, says: str) -> None:
     record = make_record(make_job(), jitter=0.3, rounds=rounds)
-    found = finding([replace(record, rounds_ended="out of time")], "Open verdicts")
-    assert says in found.cases[0]
-    assert "--repeat" in found.advice
+    warning = finding([replace(record, rounds_ended="out of time")], "Open verdicts")
+    assert says in warning.cases[0]
+    assert "--repeat" in warning.advice
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_what_was_not_compiled_says_why_and_sends_nobody_to_an_empty_log(why: st
     record = make_record(make_job(), status=Status.NOT_COMPILED)
     message = f"nothing of the model reached the compiler{why}"
     record = replace(record, failure=replace(known(record.failure), message=message))
-    found = finding([record], "Not compiled")
-    assert found.cases[0].endswith(message)
-    assert advice in found.advice
-    assert "log" not in found.advice
+    warning = finding([record], "Not compiled")
+    assert warning.cases[0].endswith(message)
+    assert advice in warning.advice
+    assert "log" not in warning.advice
 
 
 def test_a_control_that_moved_is_said_first_among_the_timings() -> None:
@@ -254,7 +254,7 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
     samples = known(record.samples)
     damaged = replace(samples, candidate_s=(bad, *samples.candidate_s[1:]))
     record = replace(record, samples=damaged)
-    assert one(record).speedup is None
+    assert comparison_of(record).speedup is None
     assert "20 rounds" in finding([record], "Samples that cannot be used").cases[0]
 
 
@@ -265,8 +265,8 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
 def test_models_of_tiny_gpt_are_the_published_ones_at_every_scale(scale: str) -> None:
     offered = tiny_gpt.cases(Setting(mode=Mode.TRAINING, device_type="cpu", scale=scale))
     jobs = [replace(make_job(), case=case) for case in offered]
-    found = summarize([make_record(job) for job in jobs])
-    assert not any("model is smaller" in caveat for caveat in found.caveats)
+    summary = summarize([make_record(job) for job in jobs])
+    assert not any("model is smaller" in caveat for caveat in summary.caveats)
     assert [case_name(case) for case in offered] == [case.name for case in offered]
     assert case_name(replace(offered[0], suite="other", tags=())) == f"{offered[0].name} ({scale})"
 
@@ -281,16 +281,16 @@ def test_a_batch_that_only_the_model_knows_was_not_halved() -> None:
 
 def test_eager_in_another_precision_than_its_baseline_is_no_control() -> None:
     job = replace(make_job(dtype="bfloat16"), baseline_dtype="float32")
-    assert one(make_record(job, candidate="eager")).compiler == "eager bfloat16"
+    assert comparison_of(make_record(job, candidate="eager")).compiler == "eager bfloat16"
     same = replace(make_job(dtype="float32"), baseline_dtype="float32")
-    assert one(make_record(same, candidate="eager")).compiler == "eager"
+    assert comparison_of(make_record(same, candidate="eager")).compiler == "eager"
 
 
 def test_jobs_without_an_fp64_run_are_counted() -> None:
     with_fp64, without = make_record(make_job("one")), make_record(make_job("two"))
     without = replace(without, parity=replace(known(without.parity), reference="eager"))
-    (found,) = [c for c in summarize([with_fp64, without]).caveats if "fp64" in c]
-    assert found.startswith("In 1 of 2 jobs there is no run in fp64 to compare with")
+    (caveat,) = [c for c in summarize([with_fp64, without]).caveats if "fp64" in c]
+    assert caveat.startswith("In 1 of 2 jobs there is no run in fp64 to compare with")
     assert not [c for c in summarize([with_fp64]).caveats if "no run in fp64" in c]
 
 
@@ -303,7 +303,7 @@ def test_functions_of_one_file_are_one_suite() -> None:
     assert [count for _, count in suites] == [2, 1, 1, 1]
     assert [name.partition("-")[0] for name, _ in suites] == ["models", "models", "my.zoo", "toys"]
     assert len({name for name, _ in suites}) == len(suites)
-    assert [(one.suite, one.total) for one in summary.groups[:2]] == [
+    assert [(row.suite, row.total) for row in summary.groups[:2]] == [
         ("/a/models.py", 2),
         ("/b/models.py", 1),
     ]
@@ -328,20 +328,20 @@ def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float 
 
 
 def test_parts_are_compared_on_their_own() -> None:
-    found = known(generation_of(generated()))
-    assert found.prefill.speedup == pytest.approx(1.0)
-    assert known(found.decode).speedup == pytest.approx(2.0)
-    assert found.prefill.baseline_ms == pytest.approx(200)
-    assert known(found.decode).candidate_ms == pytest.approx(400)
+    generation = known(generation_of(generated()))
+    assert generation.prefill.speedup == pytest.approx(1.0)
+    assert known(generation.decode).speedup == pytest.approx(2.0)
+    assert generation.prefill.baseline_ms == pytest.approx(200)
+    assert known(generation.decode).candidate_ms == pytest.approx(400)
     # a batch of 2, 4 tokens after the first, in 0.8 s
-    assert found.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
-    assert found.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)
+    assert generation.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
+    assert generation.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)
 
 
 def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
-    found = known(generation_of(generated(new_tokens=1, whole=0.2)))
-    assert found.decode is None
-    assert found.baseline_tokens_per_s is None
+    generation = known(generation_of(generated(new_tokens=1, whole=0.2)))
+    assert generation.decode is None
+    assert generation.baseline_tokens_per_s is None
     (comparison,) = compare([make_record(make_job())])
     assert comparison.generation is None
 

@@ -26,8 +26,8 @@ KNOWING = {
     [("cpu", "cpu", None), ("cuda", "cuda", None), ("cuda:12", "cuda", 12), ("xpu:0", "xpu", 0)],
 )
 def test_a_name_is_read_and_written_again(text: str, kind: str, index: int | None) -> None:
-    found = devices.named(text)
-    assert (found.type, found.index, str(found)) == (kind, index, text)
+    device = devices.named(text)
+    assert (device.type, device.index, str(device)) == (kind, index, text)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def names_cuda(path: Path) -> bool:
         return False
     tree = ast.parse(text)
     scopes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    said = {id(one.body[0]) for one in ast.walk(tree) if isinstance(one, scopes) and one.body}
-    said |= {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr) and id(one) in said}
-    for one in ast.walk(tree):
-        if isinstance(one, ast.Attribute) and one.attr in ("cuda", "is_cuda"):
+    said = {id(node.body[0]) for node in ast.walk(tree) if isinstance(node, scopes) and node.body}
+    said |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and id(node) in said}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("cuda", "is_cuda"):
             return True
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in said:
-            words = "".join(c if c.isalnum() or c in "_-" else " " for c in one.value).split()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            words = "".join(c if c.isalnum() or c in "_-" else " " for c in node.value).split()
             if "cuda" in words:
                 return True
     return False
@@ -96,7 +96,7 @@ def test_no_other_file_names_cuda() -> None:
     paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     named = [str(path.relative_to(ROOT)) for path in paths if names_cuda(path)]
     assert [name for name in named if not name.startswith(known)] == []
-    assert [one for one in known if not any(name.startswith(one) for name in named)] == []
+    assert [path for path in known if not any(name.startswith(path) for name in named)] == []
 
 
 # -- which statements make coverage-devices looks at -------------------------------------------
@@ -129,9 +129,9 @@ def test_a_statement_is_looked_at_where_its_own_words_mention_a_device(
 
 @pytest.mark.slow
 def test_all_of_the_file_that_knows_devices_is_looked_at() -> None:
-    found = device_lines.spans()
+    by_path = device_lines.spans()
     (whole,) = (
-        spans for path, spans in found.items() if path.name == "devices.py" and "probes" not in path.parts
+        spans for path, spans in by_path.items() if path.name == "devices.py" and "probes" not in path.parts
     )
     assert len(whole) > 200
-    assert {path.parts[len(device_lines.ROOT.parts)] for path in found} == {*device_lines.FOLDERS}
+    assert {path.parts[len(device_lines.ROOT.parts)] for path in by_path} == {*device_lines.FOLDERS}

@@ -135,14 +135,14 @@ def test_every_version_of_the_format_is_explained() -> None:
 def anchors(text: str) -> set[str]:
     """The anchors that GitHub makes of the headings, without those in code."""
     plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for heading in re.findall(r"^#+ (.+)$", plain, re.MULTILINE):
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
         name = re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
-        found[name] = found.get(name, -1) + 1
+        counts[name] = counts.get(name, -1) + 1
     return {
         name if count == 0 else f"{name}-{number}" if number else name
-        for name, count in found.items()
+        for name, count in counts.items()
         for number in range(count + 1)
     }
 

@@ -42,8 +42,8 @@ def machine(
         path.write_text(text)
 
     def run(command: Sequence[str]) -> str | None:
-        found = [text for word, text in (commands or {}).items() if any(word in part for part in command)]
-        return found[0] if found else None
+        answers = [text for word, text in (commands or {}).items() if any(word in part for part in command)]
+        return answers[0] if answers else None
 
     return Machine(root=root, physical_cores=cores, run=run, environment=environment or {}, cpus=cpus)
 
@@ -53,14 +53,14 @@ def by_name(subject: Machine) -> dict[str, Check]:
 
 
 def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
-    found = by_name(machine(tmp_path))
-    assert not any(check.advice for check in found.values())
-    assert "unknown" in found["CPU governor"].state
-    assert "other GPU users" not in found
+    checks = by_name(machine(tmp_path))
+    assert not any(check.advice for check in checks.values())
+    assert "unknown" in checks["CPU governor"].state
+    assert "other GPU users" not in checks
 
 
 @pytest.mark.parametrize(
-    ("files", "name", "found", "advice"),
+    ("files", "name", "state", "advice"),
     [
         ({f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave\n"}, "CPU governor", "powersave", "cpupower"),
         ({f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n"}, "CPU governor", "performance", ""),
@@ -86,9 +86,9 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({"proc/meminfo": MEMORY}, "swap", "1.0 of 2.0 GiB used", "swapoff"),
     ],
 )
-def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, found: str, advice: str) -> None:
+def test_what_a_file_says(tmp_path: Path, files: dict[str, str], name: str, state: str, advice: str) -> None:
     check = by_name(machine(tmp_path, files))[name]
-    assert check.state == found
+    assert check.state == state
     assert check.read.startswith("/")
     assert advice in check.advice
     assert bool(advice) == bool(check.advice)
@@ -115,11 +115,11 @@ def test_threads_against_cores(tmp_path: Path, setting: str | None, cores: int |
 
 def test_other_users_of_the_gpu(tmp_path: Path) -> None:
     commands = {"query-gpu": "NVIDIA X, 97 %, Disabled\n", "compute-apps": "77, python, 900 MiB\n"}
-    found = by_name(machine(tmp_path, commands=commands))
-    assert found["GPU"].state == "NVIDIA X, 97 % in use"
-    assert "-pm 1" in found["GPU"].advice
-    assert found["other GPU users"].state == "77, python, 900 MiB"
-    assert found["other GPU users"].advice
+    checks = by_name(machine(tmp_path, commands=commands))
+    assert checks["GPU"].state == "NVIDIA X, 97 % in use"
+    assert "-pm 1" in checks["GPU"].advice
+    assert checks["other GPU users"].state == "77, python, 900 MiB"
+    assert checks["other GPU users"].advice
 
 
 def test_what_triton_needs_is_asked_for_where_there_is_a_gpu(
@@ -127,23 +127,23 @@ def test_what_triton_needs_is_asked_for_where_there_is_a_gpu(
 ) -> None:
     monkeypatch.setattr("runner.cli.machine.missing_for_triton", lambda: "a C compiler")
     assert "Triton" not in by_name(machine(tmp_path))
-    found = by_name(machine(tmp_path, commands={"query-gpu": "NVIDIA X, 0 %, Enabled\n"}))
-    assert found["Triton"].advice == "it needs a C compiler"
+    checks = by_name(machine(tmp_path, commands={"query-gpu": "NVIDIA X, 0 %, Enabled\n"}))
+    assert checks["Triton"].advice == "it needs a C compiler"
 
 
 def test_nonsense_in_a_file_ends_no_other_check(tmp_path: Path) -> None:
     files = {"proc/loadavg": "?", "sys/fs/cgroup/cpu.max": "1 0", "proc/meminfo": "MemTotal: lots"}
-    found = by_name(machine(tmp_path, files))
-    assert "could not be read" in found["load"].state
-    assert "could not be read" in found["CPU quota"].state
-    assert "transparent huge pages" not in found
-    assert "clock source" not in found
-    assert "threads" in found
+    checks = by_name(machine(tmp_path, files))
+    assert "could not be read" in checks["load"].state
+    assert "could not be read" in checks["CPU quota"].state
+    assert "transparent huge pages" not in checks
+    assert "clock source" not in checks
+    assert "threads" in checks
 
 
 def test_this_machine_can_be_looked_at() -> None:
-    found = by_name(this_machine())
-    assert {"Python", "system", "CPU governor", "CPUs", "threads"} <= set(found)
+    checks = by_name(this_machine())
+    assert {"Python", "system", "CPU governor", "CPUs", "threads"} <= set(checks)
 
 
 def record(samples: Samples | None, failure: Failure | None = None) -> Record:
@@ -241,7 +241,7 @@ def compared(record: Record) -> Comparison:
     return comparison
 
 
-def made(times: Samples | None, **metrics: Any) -> Record:
+def record_with(times: Samples | None, **metrics: Any) -> Record:
     record = make_record(make_job())
     return replace(record, samples=times, metrics=metrics, environment={"cpu_count": 2})
 
@@ -258,7 +258,7 @@ def noisy(n: int, spread: float) -> Samples:
 
 
 def test_the_numbers_of_known_samples() -> None:
-    record = made(
+    record = record_with(
         samples([1.0, 3.0] * 5, [2.0] * 10),
         rounds_wall_s=10.0,
         stolen_cpu_s=1.0,
@@ -280,12 +280,12 @@ def test_the_numbers_of_known_samples() -> None:
 
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
-    still = made(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)
+    still = record_with(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)
     noise = known(compared(still).noise)
     untold = ("stolen_share", "throttled_share", "involuntary_switches_per_s", "gpu_clock_min_mhz")
     assert {noise[name] for name in (*untold, "lag_1")} == {None}  # lag 1: no variation at all
     for times in (None, samples([0.01], [math.nan]), samples([0.01, 0.02], [0.01])):
-        assert compared(made(times)).noise is None
+        assert compared(record_with(times)).noise is None
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
     ],
 )
 def test_noise_that_matters_is_found(times: Samples, metrics: dict[str, Any], title: str) -> None:
-    assert finding([made(times, **metrics)], title)
+    assert finding([record_with(times, **metrics)], title)
 
 
 def test_page_faults_of_one_side_are_found() -> None:
@@ -319,17 +319,17 @@ def test_page_faults_of_one_side_are_found() -> None:
     many = 0.1 * step / 0.5e-6  # faults of 0.5 us that take 10 % of a step
     unequal = replace(times, baseline_minor_faults=(many,) * n, candidate_minor_faults=(0.0,) * n)
     equal = replace(unequal, candidate_minor_faults=(many,) * n)
-    (found,), none = (
-        [warning for warning in summarize([made(sides)]).warnings if "page faults" in warning.title]
+    (warning,), none = (
+        [warning for warning in summarize([record_with(sides)]).warnings if "page faults" in warning.title]
         for sides in (unequal, equal)
     )
-    assert "10" in found.cases[0]
-    assert "--allocator" in found.advice
+    assert "10" in warning.cases[0]
+    assert "--allocator" in warning.advice
     assert none == []
 
 
 def test_a_comparison_has_what_its_steps_achieve() -> None:
-    record = made(
+    record = record_with(
         samples([0.02] * 8, [0.01] * 8),
         flops_per_step=2_000_000_000,
         items_per_step=64,
@@ -353,5 +353,5 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
     other = known(compared(cast).work)
     assert other["baseline_share_of_measured"] is None  # that peak is of another precision
     assert other["candidate_share_of_measured"] == pytest.approx(0.5)
-    without = known(compared(made(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
+    without = known(compared(record_with(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
     assert {without[name] for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}

@@ -16,7 +16,7 @@ from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
 from runner.plan.environments.code_folder import cache_root, code_folder
-from runner.plan.environments.make import install_with_pip, key_of, made
+from runner.plan.environments.make import install_with_pip, interpreter_with, key_of
 from runner.plan.environments.plan import candidates_in, in_environments, split_candidate
 from runner.plan.environments.prepare import check_still_there, resolved
 from runner.plan.environments.probe import probe
@@ -42,16 +42,16 @@ NEW = Environment(name="new", python="/new/python", asked="torch==2.13.0", torch
     ],
 )
 def test_words(text: str, name: str, python: str | None, requirements: tuple[str, ...] | None) -> None:
-    (found,) = environments_asked([text], None)
-    assert found.name == name
-    assert (str(found.python) if found.python else None) == python
-    assert requirements is None or found.requirements == requirements
+    (env,) = environments_asked([text], None)
+    assert env.name == name
+    assert (str(env.python) if env.python else None) == python
+    assert requirements is None or env.requirements == requirements
 
 
 def test_the_reference_comes_first() -> None:
     words = ["a=torch==2.2.2", "b=torch==2.3.0", "c=torch==2.4.0"]
-    assert [one.name for one in environments_asked(words, None)] == ["a", "b", "c"]
-    assert [one.name for one in environments_asked(words, "b")] == ["b", "a", "c"]
+    assert [env.name for env in environments_asked(words, None)] == ["a", "b", "c"]
+    assert [env.name for env in environments_asked(words, "b")] == ["b", "a", "c"]
     assert environments_asked(None, None) == ()
 
 
@@ -107,7 +107,7 @@ def test_the_cache_is_where_the_person_keeps_caches() -> None:
 
 def test_it_is_made_once_and_says_so(cache: Path) -> None:
     said: list[str] = []
-    first = made("old", ("torch==2.2.2",), said.append, pretended, fine)
+    first = interpreter_with("old", ("torch==2.2.2",), said.append, pretended, fine)
     assert first.read_text() == "torch==2.2.2"
     assert first.is_relative_to(cache)
     assert any("making an environment" in line for line in said)
@@ -116,7 +116,7 @@ def test_it_is_made_once_and_says_so(cache: Path) -> None:
     def never(folder: Path, requirements: Sequence[str]) -> None:
         raise AssertionError
 
-    assert made("old", ("torch==2.2.2",), said.append, never, fine) == first
+    assert interpreter_with("old", ("torch==2.2.2",), said.append, never, fine) == first
     assert len(said) == 1
     assert "uses the environment" in said[0]
 
@@ -132,16 +132,16 @@ def test_a_half_made_one_is_not_kept(cache: Path, when: str) -> None:
         raise UsageError("its torch is broken")
 
     with pytest.raises(UsageError):
-        made("old", ("torch==2.2.2",), lambda _: None, install, check)
+        interpreter_with("old", ("torch==2.2.2",), lambda _: None, install, check)
     assert [path for path in cache.iterdir() if path.is_dir()] == []
-    assert made("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
+    assert interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
 
 
 def test_what_a_killed_run_left_is_removed(cache: Path) -> None:
     left = cache / f".{key_of(('torch==2.2.2',))}.123.partial"
     left.mkdir(parents=True)
     (left / "half").touch()
-    made("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+    interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
     assert not left.exists()
 
 
@@ -153,7 +153,7 @@ def slowly(folder: Path, requirements: Sequence[str]) -> None:
 
 
 def make_slowly() -> None:
-    made("old", ("torch==2.2.2",), lambda _: None, slowly, fine)
+    interpreter_with("old", ("torch==2.2.2",), lambda _: None, slowly, fine)
 
 
 def test_two_runs_make_it_once(cache: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UsageError, match="XDG_CACHE_HOME may name another folder"):
-        made("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+        interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
 
 
 @pytest.mark.parametrize("tool", ["venv", "pip"])
@@ -252,9 +252,9 @@ def test_a_program_for_another_machine_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
-    one = says(tmp_path / "one", PYTHON, TORCH)
+    first = says(tmp_path / "one", PYTHON, TORCH)
     other = says(tmp_path / "other", {**PYTHON, "prefix": "/another/venv"}, TORCH)
-    asked = environments_asked([f"a={one}", f"b={other}"], None)
+    asked = environments_asked([f"a={first}", f"b={other}"], None)
     with pytest.raises(UsageError, match=r"a and b are the same environment \(torch 2.2.2, Python 3.11.7\)"):
         resolved(asked, lambda _: None)
 
@@ -263,11 +263,11 @@ def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
 def test_another_setting_or_library_makes_another_environment(
     tmp_path: Path, differing: dict[str, Any]
 ) -> None:
-    one = says(tmp_path / "one", PYTHON, TORCH)
+    first = says(tmp_path / "one", PYTHON, TORCH)
     other = says(tmp_path / "other", PYTHON, {**TORCH, **differing})
     said: list[str] = []
-    found = resolved(environments_asked([f"a={one}", f"b={other}"], "b"), said.append)
-    assert [(one.name, one.torch) for one in found] == [("b", "2.2.2"), ("a", "2.2.2")]
+    environments = resolved(environments_asked([f"a={first}", f"b={other}"], "b"), said.append)
+    assert [(env.name, env.torch) for env in environments] == [("b", "2.2.2"), ("a", "2.2.2")]
     assert said[1] == "a: torch 2.2.2, Python 3.11.7"
 
 
@@ -310,9 +310,9 @@ def test_a_compiler_that_one_environment_lacks_has_a_reason_there() -> None:
         return {name: Usable(what=name, why_not=why, modes=()) for name in names}
 
     job = make_job(candidates=("thunder", "inductor"))
-    (found,) = in_environments([job], (OLD, NEW), ask, skip=False)
-    assert found.unavailable == {"thunder@old": "thunder cannot be used here: it is not installed"}
-    assert "thunder@new" in found.candidates
+    (planned,) = in_environments([job], (OLD, NEW), ask, skip=False)
+    assert planned.unavailable == {"thunder@old": "thunder cannot be used here: it is not installed"}
+    assert "thunder@new" in planned.candidates
     with pytest.raises(UsageError, match="in every environment thunder cannot be used here"):
         in_environments([job], (OLD,), ask, skip=False)
     (skipped,) = in_environments([job], (OLD,), ask, skip=True)
@@ -361,7 +361,7 @@ def test_the_installation_itself_for_a_user_without_a_home(
     package = installed(tmp_path, "one")
     assert code_folder(package, {}, installed=True) == package.parent
     with pytest.raises(UsageError, match=r"--envs: old cannot be made \(no home folder: HOME is not set\)"):
-        made("old", ["torch==2.2.2"], print)
+        interpreter_with("old", ["torch==2.2.2"], print)
 
 
 @pytest.mark.parametrize("cache", ["cache", "cache/torchduet"])

@@ -41,7 +41,7 @@ def timed(candidate: str, model: str, rounds: int = 21, by_process: tuple[int, .
 
 def records(model: str = "m", statuses: Mapping[str, Status] | None = None) -> list[Record]:
     job = make_job(model, environments=ENVIRONMENTS, candidates=candidates_in(("inductor",), ENVIRONMENTS))
-    found = []
+    copies = []
     for candidate in job.candidates:
         env = candidate.split("@")[1]
         status = (statuses or {}).get(candidate, Status.PASS)
@@ -49,8 +49,8 @@ def records(model: str = "m", statuses: Mapping[str, Status] | None = None) -> l
         if record.samples is not None:
             record = replace(record, samples=timed(candidate, model))
         agreement = make_parity() if env != "old" else None
-        found.append(replace(record, env=env, env_parity=agreement))
-    return found
+        copies.append(replace(record, env=env, env_parity=agreement))
+    return copies
 
 
 def test_one_process_a_side_has_no_verdict_across_environments() -> None:
@@ -59,8 +59,8 @@ def test_one_process_a_side_has_no_verdict_across_environments() -> None:
         for r in records()
     ]
     summary = summarize(alone)
-    assert {one.verdict for one in summary.across} == {Verdict.INCONCLUSIVE}
-    assert {known(one.open).reason for one in summary.across} == {Reason.SIDES}
+    assert {row.verdict for row in summary.across} == {Verdict.INCONCLUSIVE}
+    assert {known(row.open).reason for row in summary.across} == {Reason.SIDES}
     own = {c.record.candidate: c.verdict for c in summary.comparisons}
     assert own["eager@new"] is Verdict.INCONCLUSIVE  # over eager of another process
     assert own["inductor@new"] is Verdict.FASTER  # over eager of its own process
@@ -69,20 +69,20 @@ def test_one_process_a_side_has_no_verdict_across_environments() -> None:
 
 
 def across(summary: Summary) -> dict[tuple[str, str], AcrossEnvironments]:
-    return {(one.environment, one.compiler): one for one in summary.across}
+    return {(row.environment, row.compiler): row for row in summary.across}
 
 
 def test_a_speedup_over_a_slower_eager_is_not_a_speedup() -> None:
     summary = summarize(records())
-    found = across(summary)
+    rows = across(summary)
     own = {c.record.candidate: c for c in summary.comparisons}
     assert own["inductor@new"].speedup == pytest.approx(4.0, rel=0.02)
-    assert found["new", "inductor"].speedup == pytest.approx(2.0, rel=0.02)
-    assert found["new", "eager"].speedup == pytest.approx(0.5, rel=0.02)
-    assert found["new", "eager"].verdict is Verdict.SLOWER
-    assert found["old", "inductor"].speedup == own["inductor@old"].speedup
-    assert found["new", "inductor"].verdict is Verdict.FASTER
-    low, high = found["new", "inductor"].ci_low, found["new", "inductor"].ci_high
+    assert rows["new", "inductor"].speedup == pytest.approx(2.0, rel=0.02)
+    assert rows["new", "eager"].speedup == pytest.approx(0.5, rel=0.02)
+    assert rows["new", "eager"].verdict is Verdict.SLOWER
+    assert rows["old", "inductor"].speedup == own["inductor@old"].speedup
+    assert rows["new", "inductor"].verdict is Verdict.FASTER
+    low, high = rows["new", "inductor"].ci_low, rows["new", "inductor"].ci_high
     assert known(low) < 2.0 < known(high)
 
 
@@ -97,7 +97,7 @@ def test_eager_against_eager_comes_first() -> None:
 def test_what_counts_in_an_average() -> None:
     wrong = {"inductor@new": Status.FAIL_ACCURACY}
     summary = summarize([*records("one"), *records("two", wrong)])
-    averages = {(one.environment, one.compiler): one for one in summary.across_averages}
+    averages = {(row.environment, row.compiler): row for row in summary.across_averages}
     assert (averages["new", "inductor"].mean.models, averages["new", "inductor"].total) == (1, 2)
     assert averages["old", "inductor"].mean.models == 2
     assert averages["new", "eager"].mean.value == pytest.approx(0.5, rel=0.02)
@@ -109,24 +109,24 @@ def test_what_counts_in_an_average() -> None:
 
 def test_an_environment_with_other_results_counts_nowhere() -> None:
     bad = make_parity(Status.FAIL_ACCURACY)
-    found = [replace(r, env_parity=bad) if r.env == "new" else r for r in records()]
-    summary = summarize(found)
+    altered = [replace(r, env_parity=bad) if r.env == "new" else r for r in records()]
+    summary = summarize(altered)
     old, new = (across(summary)[env, "inductor"] for env in ("old", "new"))
     assert (new.same_results, new.counts, old.counts) == (False, False, True)
-    text = printed(found, 200)
+    text = printed(altered, 200)
     assert "DIFFERENT" in text
     assert "(faster)" in text
 
 
 def test_without_the_reference_there_is_a_row_and_no_number() -> None:
-    found = [
+    remaining = [
         replace(r, samples=replace(r.samples, reference_s=())) if r.samples is not None else r
         for r in records()
     ]
-    summary = summarize(found)
-    assert all(one.speedup is None and one.verdict is None and not one.counts for one in summary.across)
-    assert all(one.mean.value is None for one in summary.across_averages)
-    assert "Environments" in printed(found, 100)
+    summary = summarize(remaining)
+    assert all(row.speedup is None and row.verdict is None and not row.counts for row in summary.across)
+    assert all(average.mean.value is None for average in summary.across_averages)
+    assert "Environments" in printed(remaining, 100)
 
 
 def test_an_ordinary_run_has_no_such_tables() -> None:
@@ -140,13 +140,13 @@ def test_an_ordinary_run_has_no_such_tables() -> None:
 def test_the_files() -> None:
     files = render_all(summarize(records()), ["csv", "md"])
     (json_file,) = render_all(summarize(records()), ["json"]).values()
-    found = json.loads(json_file)
-    rows = [row["candidate"] for row in found["environments"]]
+    content = json.loads(json_file)
+    rows = [row["candidate"] for row in content["environments"]]
     assert rows == ["eager@new", "inductor@old", "inductor@new"]
-    assert {row["reference"] for row in found["environments"]} == {"old"}
-    assert found["environments"][2]["speedup"] == pytest.approx(2.0, rel=0.02)
-    assert [row["same_results"] for row in found["environments"][1:]] == [None, True]
-    assert len(found["environment_averages"]) == 3
+    assert {row["reference"] for row in content["environments"]} == {"old"}
+    assert content["environments"][2]["speedup"] == pytest.approx(2.0, rel=0.02)
+    assert [row["same_results"] for row in content["environments"][1:]] == [None, True]
+    assert len(content["environment_averages"]) == 3
     report = files["report.md"].decode()
     assert "## Environments: toys, training" in report
     assert "## Environments: geometric mean" not in report  # of one model

@@ -91,9 +91,9 @@ class Worker:
         assert Path(self.imported).read_text() == "weights"
         bad = self._machine.disagree == self._env
         status = Status.FAIL_ACCURACY if bad else Status.PASS
-        found = to_json(make_parity(status))
+        parity = to_json(make_parity(status))
         status = Status.EAGER_TWO_RUNS_DIFFER if self._machine.unsteady else status
-        return {"status": status.value, "parity": found, "notes": ["a note"]}
+        return {"status": status.value, "parity": parity, "notes": ["a note"]}
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
         metrics = {"compilation_latency_s": 1.0}
@@ -116,8 +116,8 @@ class Worker:
         self._machine.now += 1.0
         eager = SPEED[self._env] * (1 + 0.001 * self._machine.now)
         seconds = {name: eager / (1 + place) for place, name in enumerate(order)}
-        one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
-        return {"rounds": [one], "recompiled": self._machine.recompiling.get(self._env, {})}
+        timed_round = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
+        return {"rounds": [timed_round], "recompiled": self._machine.recompiling.get(self._env, {})}
 
     def _finish(self, request: Mapping[str, Any]) -> Reply:
         size = 10 if self._env == "old" else 20
@@ -149,7 +149,7 @@ def run(
     **protocol: Any,
 ) -> dict[str, Record]:
     job = job or make(compilers, **protocol)
-    logs = {one.name: f"cases/x/envs/{one.name}/output.log" for one in ENVIRONMENTS}
+    logs = {env.name: f"cases/x/envs/{env.name}/output.log" for env in ENVIRONMENTS}
     context = JobContext(
         candidates=candidates or job.candidates,
         place=Place(logs=logs, folder=folder),
@@ -158,11 +158,11 @@ def run(
         clock=lambda: machine.now,
     )
     records = list(JobRun(job, machine.launch, context).run())
-    found = {record.candidate: record for record in records}
-    assert len(found) == len(records)
+    by_name = {record.candidate: record for record in records}
+    assert len(by_name) == len(records)
     assert machine.open == 0
     assert list(folder.iterdir()) == []  # nothing that was exported is left
-    return found
+    return by_name
 
 
 def rounds_of(machine: Machine) -> list[str]:
@@ -170,7 +170,7 @@ def rounds_of(machine: Machine) -> list[str]:
 
 
 def test_all_workers_are_open_at_once_and_rounds_alternate_in_random_order(tmp_path: Path) -> None:
-    found = run(machine := Machine(), tmp_path)
+    records = run(machine := Machine(), tmp_path)
     assert machine.most_open == 2
     calls = [
         call for call in machine.calls if call[1].split()[0] in ("open", "export", "cross_parity", "prepare")
@@ -183,9 +183,9 @@ def test_all_workers_are_open_at_once_and_rounds_alternate_in_random_order(tmp_p
     pairs = [tuple(orders[i : i + 2]) for i in range(0, len(orders), 2)]
     assert len(pairs) == 6
     assert set(pairs) == {("old", "new"), ("new", "old")}  # each round has both, in either order
-    assert set(found) == {"a@old", "eager@new", "a@new"}
-    assert all(record.status is Status.PASS for record in found.values())
-    last = {name: record.first_calls_s[-1:] for name, record in found.items()}
+    assert set(records) == {"a@old", "eager@new", "a@new"}
+    assert all(record.status is Status.PASS for record in records.values())
+    last = {name: record.first_calls_s[-1:] for name, record in records.items()}
     assert last == {"a@old": (0.5,), "a@new": (0.875,), "eager@new": ()}
 
 
@@ -199,9 +199,9 @@ def test_the_order_is_the_seed_s(tmp_path: Path) -> None:
 
 
 def test_pairs_come_from_the_same_round(tmp_path: Path) -> None:
-    found = run(machine := Machine(), tmp_path)
+    records = run(machine := Machine(), tmp_path)
     assert machine.iterations == {7}
-    old, eager, new = (known(found[name].samples) for name in ("a@old", "eager@new", "a@new"))
+    old, eager, new = (known(records[name].samples) for name in ("a@old", "eager@new", "a@new"))
     # eager of another environment against the reference's; a compiler against its own environment's
     assert eager.baseline_s == old.baseline_s == old.reference_s == new.reference_s == eager.reference_s
     assert new.baseline_s == eager.candidate_s
@@ -218,18 +218,18 @@ def test_pairs_come_from_the_same_round(tmp_path: Path) -> None:
 
 
 def test_records_name_the_environment(tmp_path: Path) -> None:
-    found = run(machine := Machine(), tmp_path)
-    assert all(record.env == name.split("@")[1] for name, record in found.items())
-    old, new = found["a@old"], found["a@new"]
+    records = run(machine := Machine(), tmp_path)
+    assert all(record.env == name.split("@")[1] for name, record in records.items())
+    old, new = records["a@old"], records["a@new"]
     assert (old.environment["torch"], new.environment["torch"]) == ("2.2", "2.13")
     assert old.env_parity is None
     assert new.env_parity is not None
-    assert found["eager@new"].parity == found["eager@new"].env_parity
-    assert found["eager@new"].notes == ("a note",)
+    assert records["eager@new"].parity == records["eager@new"].env_parity
+    assert records["eager@new"].notes == ("a note",)
     peaks = {
-        name: (one.metrics["baseline_peak_memory_bytes"], one.metrics["candidate_peak_memory_bytes"])
-        for name, one in found.items()
-        if one.env == "new"
+        name: (record.metrics["baseline_peak_memory_bytes"], record.metrics["candidate_peak_memory_bytes"])
+        for name, record in records.items()
+        if record.env == "new"
     }
     assert peaks == {"eager@new": (10, 20), "a@new": (20, 5)}  # eager's baseline is the reference
     assert "--envs=old=old --envs=new=new --backend=a" in new.reproduce
@@ -241,10 +241,10 @@ def test_records_name_the_environment(tmp_path: Path) -> None:
 
 def test_eager_that_was_asked_for_is_a_second_process_of_the_reference(tmp_path: Path) -> None:
     machine = Machine()
-    found = run(machine, tmp_path, ("eager", "a"))
-    assert set(found) == {"eager@old", "a@old", "eager@new", "a@new"}
+    records = run(machine, tmp_path, ("eager", "a"))
+    assert set(records) == {"eager@old", "a@old", "eager@new", "a@new"}
     assert machine.most_open == 3
-    control = known(found["eager@old"].samples)
+    control = known(records["eager@old"].samples)
     assert all(abs(a / b - 1) < 0.01 for a, b in zip(control.baseline_s, control.candidate_s, strict=True))
 
 
@@ -255,8 +255,8 @@ def test_another_result_is_a_failure_of_that_environment_s_eager_alone(
     """Where eager differs from itself, it is no failure of the environment."""
     machine = Machine()
     machine.disagree, machine.unsteady = "new", unsteady
-    found = run(machine, tmp_path)
-    eager, compiled = found["eager@new"], found["a@new"]
+    records = run(machine, tmp_path)
+    eager, compiled = records["eager@new"], records["a@new"]
     assert eager.status is (Status.EAGER_TWO_RUNS_DIFFER if unsteady else Status.FAIL_ACCURACY)
     assert compiled.status is Status.PASS
     assert (compiled.env_parity is None) is unsteady
@@ -284,12 +284,12 @@ def test_a_fault_in_one_environment_costs_its_candidate_alone(
     machine = Machine(fault)
     machine.running["new"] = "a"
     machine.recompiling = {} if fault else {"new": {"a": 1}}
-    found = run(machine, tmp_path, ("a", "b"))
+    records = run(machine, tmp_path, ("a", "b"))
     assert len(machine.jobs) == workers  # two begin again where one of them died
-    costs = found.pop(candidate)
+    costs = records.pop(candidate)
     assert costs.status is status
     assert known(costs.failure).log == f"cases/x/envs/{costs.env}/output.log"
-    for record in found.values():
+    for record in records.values():
         assert record.status is Status.PASS
         assert len(known(record.samples)) >= 6  # more where it compiled in some rounds
         fresh = any(f"fresh worker after {candidate} ended as crash" in note for note in record.notes)
@@ -298,55 +298,55 @@ def test_a_fault_in_one_environment_costs_its_candidate_alone(
 
 def test_an_environment_that_cannot_run_the_model(tmp_path: Path) -> None:
     machine = Machine({("new", 1, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
-    found = run(machine, tmp_path)
+    records = run(machine, tmp_path)
     assert len(machine.jobs) == 2  # the other goes on as it is
-    assert found["eager@new"].status is found["a@new"].status is Status.MODEL_FAIL_TO_LOAD
-    assert found["a@old"].status is Status.PASS
-    assert found["a@old"].samples is not None
+    assert records["eager@new"].status is records["a@new"].status is Status.MODEL_FAIL_TO_LOAD
+    assert records["a@old"].status is Status.PASS
+    assert records["a@old"].samples is not None
 
 
 @pytest.mark.parametrize("fault", [failed(Status.MODEL_FAIL_TO_LOAD), lost(phase="build")])
 def test_without_the_reference_the_others_still_have_their_own_eager(tmp_path: Path, fault: Fault) -> None:
-    found = run(Machine({("old", 1, "open", ""): fault}), tmp_path)
+    records = run(Machine({("old", 1, "open", ""): fault}), tmp_path)
     expected = Status.CRASH if isinstance(fault, WorkerLost) else Status.MODEL_FAIL_TO_LOAD
-    assert found["a@old"].status is found["eager@new"].status is expected
-    assert "environment old could not run this model" in known(found["eager@new"].failure).message
-    samples = known(found["a@new"].samples)
+    assert records["a@old"].status is records["eager@new"].status is expected
+    assert "environment old could not run this model" in known(records["eager@new"].failure).message
+    samples = known(records["a@new"].samples)
     assert samples.reference_s == ()
     assert len(samples) == 6
 
 
 def test_out_of_memory_halves_the_batch_for_all(tmp_path: Path) -> None:
     machine = Machine({("new", 1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
-    found = run(machine, tmp_path)
+    records = run(machine, tmp_path)
     assert [job.case.batch_size for job in machine.jobs] == [8, 8, 4, 4]
-    assert all(record.status is Status.PASS for record in found.values())
-    assert all("batch 4 instead of 8" in record.notes[0] for record in found.values())
+    assert all(record.status is Status.PASS for record in records.values())
+    assert all("batch 4 instead of 8" in record.notes[0] for record in records.values())
 
 
 def test_weights_that_cannot_be_exported_are_a_note(tmp_path: Path) -> None:
-    found = run(Machine({("old", 1, "export", ""): failed(Status.FAIL_TO_RUN)}), tmp_path)
-    assert found["eager@new"].status is Status.PASS_DUE_TO_SKIP
-    assert found["eager@new"].env_parity is None
-    assert any("has its own weights and inputs" in note for note in found["eager@new"].notes)
+    records = run(Machine({("old", 1, "export", ""): failed(Status.FAIL_TO_RUN)}), tmp_path)
+    assert records["eager@new"].status is Status.PASS_DUE_TO_SKIP
+    assert records["eager@new"].env_parity is None
+    assert any("has its own weights and inputs" in note for note in records["eager@new"].notes)
 
 
 def test_what_is_missing_is_measured_with_the_reference(tmp_path: Path) -> None:
     machine = Machine()
-    found = run(machine, tmp_path, ("a", "b"), candidates=("b@new",))
-    assert set(found) == {"b@new"}
-    assert len(known(found["b@new"].samples).reference_s) == 6
+    records = run(machine, tmp_path, ("a", "b"), candidates=("b@new",))
+    assert set(records) == {"b@new"}
+    assert len(known(records["b@new"].samples).reference_s) == 6
     told = [(job.environments[0].name, job.candidates) for job in machine.jobs]
     assert told == [("old", ()), ("new", ("b",))]
 
 
 def test_a_compiler_that_is_not_there_is_skipped_with_its_reason(tmp_path: Path) -> None:
     job = replace(make(("a",)), unavailable={"a@new": "a cannot be used here: it is not installed"})
-    found = run(Machine(), tmp_path, job=job)
-    assert found["a@new"].status is Status.SKIP
-    assert found["a@new"].env == "new"
-    assert known(found["a@new"].failure).message.endswith("it is not installed")
-    assert found["a@old"].status is Status.PASS
+    records = run(Machine(), tmp_path, job=job)
+    assert records["a@new"].status is Status.SKIP
+    assert records["a@new"].env == "new"
+    assert known(records["a@new"].failure).message.endswith("it is not installed")
+    assert records["a@old"].status is Status.PASS
 
 
 def test_stopped_early_there_are_the_rounds_so_far_or_no_record(tmp_path: Path) -> None:
@@ -359,6 +359,6 @@ def test_stopped_early_there_are_the_rounds_so_far_or_no_record(tmp_path: Path) 
 def test_one_environment_alone_needs_nobody(tmp_path: Path) -> None:
     job = replace(make(("a",)), environments=ENVIRONMENTS[:1], candidates=("a@old",))
     machine = Machine()
-    found = run(machine, tmp_path, job=job)
-    assert found["a@old"].status is Status.PASS
+    records = run(machine, tmp_path, job=job)
+    assert records["a@old"].status is Status.PASS
     assert ("old", "export") not in machine.calls

@@ -96,8 +96,8 @@ class Script:
     def _measure(self, request: Mapping[str, Any]) -> Reply:
         order = [*request["candidates"], BASELINE]
         seconds = {name: 1.0 + i / 10 for i, name in enumerate(sorted(order))}
-        one = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
-        rounds = [one] * request["rounds"]
+        timed_round = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
+        rounds = [timed_round] * request["rounds"]
         return {"rounds": rounds, "recompiled": self.recompiling, "reasons": self.reasons}
 
     def _finish(self, request: Mapping[str, Any]) -> Reply:

@@ -38,8 +38,8 @@ def work(name: str, device: str = "cuda:0", candidates: tuple[str, ...] = ("a", 
     return Work(job=job, candidates=candidates)
 
 
-def record(one: Work, candidate: str) -> Record:
-    return Record(job=one.job, candidate=candidate, status=Status.PASS)
+def record(task: Work, candidate: str) -> Record:
+    return Record(job=task.job, candidate=candidate, status=Status.PASS)
 
 
 class Folder:
@@ -62,27 +62,27 @@ class Devices:
         self.closed: list[str] = []
         self.lock = threading.Lock()
 
-    def measure(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        device = one.job.device
+    def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        device = task.job.device
         with self.lock:
             assert device not in self.busy, "two jobs on one device"
             self.busy.add(device)
             assert len({name.split(":")[0] for name in self.busy}) == 1, "two kinds at work"
             self.most = max(self.most, len(self.busy))
         try:
-            yield from self.job(one, tell, stop, gate)
+            yield from self.job(task, tell, stop, gate)
         finally:
             with self.lock:
                 self.busy.remove(device)
-                self.closed.append(one.job.case.name)
+                self.closed.append(task.job.case.name)
 
-    def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        for candidate in one.candidates:
+    def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        for candidate in task.candidates:
             if stop():
                 return
-            tell(Doing(job=one.job, activity=Activity(phase="prepare", variant=candidate)))
+            tell(Doing(job=task.job, activity=Activity(phase="prepare", variant=candidate)))
             time.sleep(0.01)
-            yield record(one, candidate)
+            yield record(task, candidate)
 
 
 def run(measure: JobRecords, planned: Sequence[Work], stop: Stop = lambda: False) -> list[Event]:
@@ -94,7 +94,7 @@ def recorded(events: Sequence[Event]) -> list[tuple[str, str]]:
 
 
 SIX = [work(f"m{number}", f"cuda:{number % 2}") for number in range(6)]
-ALL = sorted((one.job.case.name, candidate) for one in SIX for candidate in one.candidates)
+ALL = sorted((work.job.case.name, candidate) for work in SIX for candidate in work.candidates)
 
 
 def test_every_record_arrives_once_and_each_device_has_one_job_at_a_time() -> None:
@@ -112,9 +112,9 @@ class Meeting(Devices):
         super().__init__()
         self.both = threading.Barrier(2, timeout=PATIENCE_S)
 
-    def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+    def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         self.both.wait()
-        yield from super().job(one, tell, stop, gate)
+        yield from super().job(task, tell, stop, gate)
 
 
 def test_two_lanes_overlap_in_time() -> None:
@@ -134,10 +134,10 @@ def test_different_kinds_of_devices_follow_each_other() -> None:
 def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
     written: list[Record] = []
 
-    def measure(one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        for number, candidate in enumerate(one.candidates):
+    def measure(task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        for number, candidate in enumerate(task.candidates):
             assert len(written) == number
-            yield record(one, candidate)
+            yield record(task, candidate)
 
     for event in LocalExecutor(job_command, measure=measure).run([work("m")], Folder(), lambda: False):
         if isinstance(event, Record):
@@ -162,13 +162,13 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     class Broken(Devices):
         both = threading.Barrier(2, timeout=PATIENCE_S)
 
-        def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
             self.both.wait()
-            if one.job.device == "cuda:1":
+            if task.job.device == "cuda:1":
                 raise OSError("no space left")
             while not stop():
                 time.sleep(0.01)
-            yield record(one, "a")
+            yield record(task, "a")
 
     devices = Broken()
     events: list[Event] = []
@@ -180,11 +180,11 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
 
 def test_whoever_stops_listening_ends_all_workers() -> None:
     class Endless(Devices):
-        def job(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
             while True:
-                tell(Doing(job=one.job, activity=Activity(phase="measure")))
+                tell(Doing(job=task.job, activity=Activity(phase="measure")))
                 time.sleep(0.01)
-            yield record(one, "a")
+            yield record(task, "a")
 
     devices = Endless()
     before = threading.active_count()
@@ -263,11 +263,11 @@ def test_without_ray_or_a_cluster_there_is_a_sentence(
 def test_lines_name_the_job_where_several_are_under_way() -> None:
     text = io.StringIO()
     view = PlainView(Console(file=text, width=200), 2)
-    one, two = SIX[:2]
-    for event in (Started(job=one.job), record(one, "a"), Started(job=two.job), record(one, "b")):
+    first, second = SIX[:2]
+    for event in (Started(job=first.job), record(first, "a"), Started(job=second.job), record(first, "b")):
         view.event(event)
-    view.event(JobEnded(job=one.job))
-    view.event(record(two, "a"))
+    view.event(JobEnded(job=first.job))
+    view.event(record(second, "a"))
     assert text.getvalue().splitlines() == [
         "[1/2] m0 training float32 cuda:0",
         "    a: pass",
@@ -283,13 +283,13 @@ def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     view.event(Started(job=SIX[0].job))
     view.event(Timed(job=SIX[0].job, done=6, pairs={"a": ([2.0] * 6, [1.0] * 6)}))
     assert progress.tasks[0].description == "m0 training float32  round 6  a 2.00x"
-    for one in SIX[1:5]:
-        view.event(Doing(job=one.job, activity=Activity(phase="prepare", variant="b")))
+    for task in SIX[1:5]:
+        view.event(Doing(job=task.job, activity=Activity(phase="prepare", variant="b")))
     two = "m1 training float32  prepare b | m2 training float32  prepare b"
     shown = f"m0 training float32  round 6 | {two} | 2 more"
     assert progress.tasks[0].description == shown
-    for one in SIX[:4]:
-        view.event(JobEnded(job=one.job))
+    for task in SIX[:4]:
+        view.event(JobEnded(job=task.job))
     view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
     assert progress.tasks[0].description == "m4 training float32  round 3"
     assert progress.tasks[0].completed == 4
@@ -301,14 +301,14 @@ class InProcesses:
     def __init__(self) -> None:
         self.order: list[str] = []
 
-    def measure(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record | Pause]:
+    def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record | Pause]:
         for process in range(3):
             if process:
                 yield Pause()
             if stop():
                 break
-            self.order.append(f"{one.job.case.name}{process}")
-        yield record(one, "a")
+            self.order.append(f"{task.job.case.name}{process}")
+        yield record(task, "a")
 
 
 @pytest.mark.parametrize("count", [2, PAUSED + 2])
@@ -317,7 +317,7 @@ def test_processes_of_a_job_lie_apart(count: int) -> None:
     events = run(lane.measure, [work(name) for name in names])
     assert sorted(lane.order) == [f"{name}{process}" for name in names for process in range(3)]
     # never one after the other, and the first processes of at most PAUSED jobs wait
-    assert all(one[0] != other[0] for one, other in itertools.pairwise(lane.order))
+    assert all(before[0] != other[0] for before, other in itertools.pairwise(lane.order))
     assert lane.order[: min(count, PAUSED)] == [f"{name}0" for name in names[:PAUSED]]
     assert len(recorded(events)) == sum(isinstance(event, JobEnded) for event in events) == count
 

@@ -86,11 +86,11 @@ def test_a_list_for_a_device_that_is_not_there_says_so(
 def test_compilers_of_each_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found(asked: Sequence[EnvSpec], *_: object) -> Checked:
-        here = [Environment(name=one.name, python=f"python-{one.name}", asked=one.text) for one in asked]
+    def resolved(asked: Sequence[EnvSpec], *_: object) -> Checked:
+        here = [Environment(name=env.name, python=f"python-{env.name}", asked=env.text) for env in asked]
         return {environment: {"torch": "2.2.2", "python": "3.11.7"} for environment in here}
 
-    monkeypatch.setattr("runner.plan.environments.prepare.resolved", found)
+    monkeypatch.setattr("runner.plan.environments.prepare.resolved", resolved)
     monkeypatch.setattr("runner.cli.actions.list_compilers.usable_compilers", answers)
     python = sys.executable
     assert main(["--list-compilers", "--devices=cpu", f"--envs=a={python}", f"--envs=b={python}3"]) == 0

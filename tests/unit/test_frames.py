@@ -19,7 +19,7 @@ from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
 
-def one(**changes: object) -> Record:
+def a_record(**changes: object) -> Record:
     return replace(make_record(make_job("net"), speedup=1.5), first_calls_s=(3.0, 0.1), **changes)  # type: ignore[arg-type]
 
 
@@ -36,7 +36,7 @@ def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, 
 
 
 def test_a_count_of_a_damaged_record_may_be_larger_than_a_table_can_hold() -> None:
-    (comparison,) = summarize([one()]).comparisons
+    (comparison,) = summarize([a_record()]).comparisons
     values = (2**63, 2**63 - 512, 2**62, -(2**64), math.inf, 8)
     columns = [Column(f"{value}", "", Mock(return_value=value), "") for value in values]
     shown = frame([comparison], columns).iloc[0]
@@ -45,7 +45,7 @@ def test_a_count_of_a_damaged_record_may_be_larger_than_a_table_can_hold() -> No
 
 def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> None:
     assert len(columns()) == len(own_columns()) + sum(len(metric.names) for metric in declared().metrics)
-    (comparison,) = summarize([one()]).comparisons
+    (comparison,) = summarize([a_record()]).comparisons
     values = {column.name: column.value(comparison) for column in own_columns()}
     missing = {name for name, value in values.items() if value is None}
     of_generation = {column.name for column in own_columns() if column.group == GENERATION}
@@ -70,7 +70,7 @@ def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> N
 
 
 def test_a_value_of_another_type_is_missing_and_no_error() -> None:
-    record = one(
+    record = a_record(
         metrics={"graph_breaks": "many", "compiled_region": 3, "compile_cpu_s": "inf", "recompiles": True}
     )
     (row,) = frames_of([record]).comparisons.to_dict("records")
@@ -80,7 +80,7 @@ def test_a_value_of_another_type_is_missing_and_no_error() -> None:
 
 
 def test_a_row_of_comparisons_is_what_the_report_says() -> None:
-    record = one()
+    record = a_record()
     (row,) = frames_of([record]).comparisons.to_dict("records")
     (expected,) = summarize([record]).comparisons
     for name in ("speedup", "ci_low", "ci_high", "p_value", "baseline_ms", "candidate_ms", "n"):
@@ -90,20 +90,20 @@ def test_a_row_of_comparisons_is_what_the_report_says() -> None:
 
 
 def test_several_processes_are_numbered() -> None:
-    record = one()
+    record = a_record()
     samples = replace(known(record.samples), rounds_by_process=(8, 12))
-    found = frames_of([replace(record, samples=samples)]).samples
-    assert found.groupby("process").size().to_dict() == {0: 16, 1: 24}
+    data_frame = frames_of([replace(record, samples=samples)]).samples
+    assert data_frame.groupby("process").size().to_dict() == {0: 16, 1: 24}
 
 
 def test_first_calls_are_counted_from_the_compiling_one() -> None:
-    table = frames_of([one()]).first_calls
+    table = frames_of([a_record()]).first_calls
     assert list(table["call"]) == [0, 1]
     assert list(table["call_s"]) == [3.0, 0.1]
 
 
 def test_a_folder_or_its_records_can_be_loaded(tmp_path: Path) -> None:
-    folder = write(tmp_path / "run", [one()])
+    folder = write(tmp_path / "run", [a_record()])
     for path in (folder, str(folder / "records.jsonl")):
         assert (
             repr(torchduet.load(path))

@@ -43,8 +43,8 @@ class World:
         self.faults: list[str] = []
         self.random = random.Random(7)
 
-    def measure(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        name = one.job.case.name
+    def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        name = task.job.case.name
         with gate.preparing(), self._prepares(name):
             time.sleep(self.random.random() * SHORT_S)
         if self.wants_to_be_alone(name) and gate.asks_to_be_alone():
@@ -57,7 +57,7 @@ class World:
             if not stop():
                 self._times(name)
         self._closes(name)
-        yield Record(job=one.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
+        yield Record(job=task.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
 
     def wants_to_be_alone(self, name: str) -> bool:
         return False
@@ -92,8 +92,8 @@ class World:
         with self.lock:
             self.open.discard(name)
 
-    def ungated(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        return self.measure(one, tell, stop, DeviceGate().seat())
+    def ungated(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        return self.measure(task, tell, stop, DeviceGate().seat())
 
     def run(
         self, jobs: Sequence[Work], stop: Stop = lambda: False, room: Callable[[int], bool] = lambda _: True
@@ -107,15 +107,15 @@ def records(events: Sequence[Event]) -> list[Record]:
 
 
 JOBS = [work(f"m{number}", "cpu", ("a",)) for number in range(40)]
-NAMES = [one.job.case.name for one in JOBS]
+NAMES = [work.job.case.name for work in JOBS]
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 8])
 def test_every_job_is_timed_once_while_nothing_else_runs(ahead: int) -> None:
     world = World(ahead)
-    found = records(world.run(JOBS))
+    run_records = records(world.run(JOBS))
     assert world.faults == []
-    assert sorted(world.timed) == sorted(NAMES) == sorted(one.job.case.name for one in found)
+    assert sorted(world.timed) == sorted(NAMES) == sorted(record.job.case.name for record in run_records)
     assert world.most_preparing <= ahead
     assert world.most_open <= sessions(ahead)
 
@@ -130,15 +130,15 @@ def test_several_jobs_prepare_at_once_and_know_it() -> None:
     both = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Meeting(World):
-        def measure(self, one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+        def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
             with gate.preparing():
                 both.wait()
             with gate.timing():
                 pass
-            yield Record(job=one.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
+            yield Record(job=task.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
 
-    found = records(Meeting(2).run(JOBS[:8]))
-    assert [one.metrics["beside"] for one in found] == [1] * 8
+    run_records = records(Meeting(2).run(JOBS[:8]))
+    assert [record.metrics["beside"] for record in run_records] == [1] * 8
 
 
 @pytest.fixture
@@ -187,14 +187,14 @@ def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() 
 def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
     abandoned = threading.Event()
 
-    def measure(one: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+    def measure(task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         with gate.preparing():
             pass
-        if one.job.case.name == "m1":
+        if task.job.case.name == "m1":
             abandoned.wait(PATIENCE_S)  # so m0 can never be timed
         with gate.timing():
             pass
-        yield Record(job=one.job, candidate="a", status=Status.PASS)
+        yield Record(job=task.job, candidate="a", status=Status.PASS)
 
     before = threading.active_count()
     running = Lanes(measure, lambda: False, abandoned, ahead=2).run([JOBS[:2]])
@@ -312,8 +312,8 @@ def test_the_default_follows_cores_memory_and_threads(
     ],
 )
 def test_too_many_threads_side_by_side_are_named(threads: int | None, ahead: int, advice: str) -> None:
-    found = crowded([with_threads(threads)], ahead, 16)
-    assert (advice in found) if advice else not found
+    text = crowded([with_threads(threads)], ahead, 16)
+    assert (advice in text) if advice else not text
 
 
 def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:
@@ -359,13 +359,13 @@ class Noting(Seat):
 
 def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> None:
     script = Script()
-    found = run(script, gate=Noting(script), timeout_s=500.0)
+    run_records = run(script, gate=Noting(script), timeout_s=500.0)
     calls = [call for _, call in script.calls]
     assert calls[0] == "prepares"
     assert calls.index("is prepared") == 1 + max(i for i, call in enumerate(calls) if "prepare " in call)
     assert calls[calls.index("is prepared") + 1 :][:2] == ["is timed", "warm_up"]
     assert calls[-2:] == ["conclude", "was timed"]
-    assert [one.metrics["prepared_beside"] for one in found] == [2, 2, 2]
+    assert [record.metrics["prepared_beside"] for record in run_records] == [2, 2, 2]
     deadlines = {name: end for name, end, _ in script.deadlines}
     assert (
         deadlines["finish"] - deadlines["open"] == 1000.0
@@ -375,16 +375,16 @@ def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> No
 @pytest.mark.parametrize("fault", [failed(Status.OOM), lost("b", signal="SIGKILL")])
 def test_memory_that_others_held_costs_a_candidate_nothing(fault: object) -> None:
     script = Script({(1, "prepare", "b"): fault})  # type: ignore[dict-item]
-    found = run(script, gate=Noting(script, crowded=1))
-    assert set(statuses(found).values()) == {Status.PASS}
+    run_records = run(script, gate=Noting(script, crowded=1))
+    assert set(statuses(run_records).values()) == {Status.PASS}
     assert script.sessions == 2
 
 
 def test_eager_that_ran_out_of_memory_beside_others_is_opened_again_at_its_batch_size() -> None:
     script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
-    found = run(script, gate=Noting(script, crowded=1), batch_size=8)
-    assert set(statuses(found).values()) == {Status.PASS}
-    assert known(found[0].model).batch_size == 8
+    run_records = run(script, gate=Noting(script, crowded=1), batch_size=8)
+    assert set(statuses(run_records).values()) == {Status.PASS}
+    assert known(run_records[0].model).batch_size == 8
 
 
 def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:
@@ -392,9 +392,9 @@ def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:
     beside = make_record(job, "inductor", compilation_s=5.0, metrics={"prepared_beside": 3})
     alone = make_record(job, "aot_eager", compilation_s=5.0)
     summary = summarize([beside, alone])
-    (column,) = [one for one in columns() if one.key == "compile"]
-    texts = {one.compiler: column.text(one) for one in summary.comparisons}
+    (column,) = [column for column in columns() if column.key == "compile"]
+    texts = {comparison.compiler: column.text(comparison) for comparison in summary.comparisons}
     assert texts["inductor"] == f"{texts['aot_eager']}*"
-    (said,) = [one for one in summary.caveats if "star" in one]
+    (said,) = [caveat for caveat in summary.caveats if "star" in caveat]
     assert "up to 3 other jobs" in said
-    assert not any("star" in one for one in summarize([alone]).caveats)
+    assert not any("star" in caveat for caveat in summarize([alone]).caveats)

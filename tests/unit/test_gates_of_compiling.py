@@ -98,8 +98,8 @@ def test_environments_of_a_run_are_compared_in_pairs(factor: float, failures: in
         replace(timed(make_record(job, f"inductor@{env}"), seconds, rng, shared), env=env)
         for env, seconds in (("base", 10.0), ("pr", 10.0 * factor))
     ]
-    (found,) = results(records, "compile:10%")
-    assert len(found) == failures
+    (result,) = results(records, "compile:10%")
+    assert len(result) == failures
 
 
 def test_without_two_compilations_a_side_the_gate_does_not_pass() -> None:
@@ -142,14 +142,14 @@ def file(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(("expires", "passes"), [("2026-11-23", True), ("2026-11-22", False)])
 def test_an_accepted_change_passes_until_its_date(tmp_path: Path, expires: str, passes: bool) -> None:
     accepted = accepted_in(file(tmp_path, FILE.format(expires=expires)))
-    found = GateResult(gate=Gate(kind="compile"), title="t", cases=("toys slow: 1.3x", "toys other: 1.3x"))
-    (judged,) = without_accepted([found], accepted, TODAY)
+    result = GateResult(gate=Gate(kind="compile"), title="t", cases=("toys slow: 1.3x", "toys other: 1.3x"))
+    (judged,) = without_accepted([result], accepted, TODAY)
     if passes:
         assert judged.cases == ("toys other: 1.3x",)
         assert judged.accepted == (f"toys slow: 1.3x (accepted until {expires}: a new pass)",)
     else:
         assert judged.cases[0] == f"toys slow: 1.3x (was accepted until {expires}: a new pass)"
-    other = replace(found, gate=Gate(kind="memory"))
+    other = replace(result, gate=Gate(kind="memory"))
     assert without_accepted([other], accepted, TODAY) == [other]
 
 

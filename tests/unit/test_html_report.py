@@ -49,9 +49,7 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
         self._open = (dict(attrs).get("id") or "program") if tag == "script" else ""
         if dict(attrs).get("class") == "panels":
-            self._open = (
-                f"parcel {sum('class' in found for name, found in self.elements if name == 'script')}"
-            )
+            self._open = f"parcel {sum('class' in keys for name, keys in self.elements if name == 'script')}"
 
     def handle_endtag(self, tag: str) -> None:
         self._open = ""
@@ -115,10 +113,10 @@ def test_the_policy_allows_these_scripts_and_no_network(synthetic: Page) -> None
 def test_panels_travel_in_parcels_in_the_order_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (html, panels):
         monkeypatch.setattr(module, "CHUNK", 5)
-    found = page(large_run(2, 3))
-    assert [len(parcel) for parcel in found.parcels] == [5, 3]
-    parcels = [panel for parcel in found.parcels for panel in parcel]
-    for row, panel in zip(found.rows["rows"], parcels, strict=True):
+    report = page(large_run(2, 3))
+    assert [len(parcel) for parcel in report.parcels] == [5, 3]
+    parcels = [panel for parcel in report.parcels for panel in parcel]
+    for row, panel in zip(report.rows["rows"], parcels, strict=True):
         model, candidate = row["id"].split("-")[1], row["id"].split("/")[1]
         assert f"--only='{model}'" in panel["reproduce"]
         assert panel["reproduce"].endswith(candidate)
@@ -179,23 +177,23 @@ def test_tiles_count_every_candidate_and_no_control(synthetic: Page) -> None:
     ],
 )
 def test_one_model_is_its_numbers_before_all_warnings(status: Status, says: str) -> None:
-    found = page([make_record(make_job("mlp"), status=status, speedup=1.5)])
-    head, rest = found.text.split("All comparisons")[0].split("Before you use these numbers")
+    report = page([make_record(make_job("mlp"), status=status, speedup=1.5)])
+    head, rest = report.text.split("All comparisons")[0].split("Before you use these numbers")
     assert "mlp, toys\n" in head
     assert "mlp, training, float32, cpu, inductor" in head
     assert ("1.50x [" if status.passed else status.value) in head
     assert says in head
     assert "passed" not in head
-    assert "Averages" not in found.text
-    assert found.rows["means"] == []
+    assert "Averages" not in report.text
+    assert report.rows["means"] == []
     assert rest
 
 
 def test_kinds_of_failures_have_tiles_of_their_own() -> None:
     failures = (Status.FAIL_ACCURACY, Status.CRASH, Status.OOM, Status.NOT_COMPILED, Status.CANNOT_JUDGE)
     records = [make_record(make_job(status.value), status=status) for status in failures]
-    found = page([*records, make_record(make_job("good"), speedup=2.0)])
-    text = " ".join(found.text.split("Faster:")[0].split())
+    report = page([*records, make_record(make_job("good"), speedup=2.0)])
+    text = " ".join(report.text.split("Faster:")[0].split())
     for tile in ("1faster", "1wrong results", "1cannot be judged", "1not compiled", "2did not run"):
         assert tile in text
     assert "17 %passed parity, 1 of 6" in text
@@ -215,11 +213,11 @@ def test_tables_of_environments_are_on_the_page_as_text(monkeypatch: pytest.Monk
     assert "Differences between" not in Page(html.render(summary)["report.html"]).text
     monkeypatch.setattr(html, "environment_tables", lambda _: (table,))
     monkeypatch.setattr(html, "environment_note", lambda _: "")
-    found = Page(html.render(summary)["report.html"])
-    assert "Differences between environments" in found.text
-    assert f"against {attack}" in found.text
-    assert found.text.count(attack) == 2
-    assert ("td", {"class": "number"}) in found.elements
+    report = Page(html.render(summary)["report.html"])
+    assert "Differences between environments" in report.text
+    assert f"against {attack}" in report.text
+    assert report.text.count(attack) == 2
+    assert ("td", {"class": "number"}) in report.elements
 
 
 def test_samples_keep_their_order_and_four_digits() -> None:
@@ -246,10 +244,10 @@ def test_a_failure_is_told_with_all_that_its_record_has() -> None:
     message, log = "first\nsecond \x1b[31m", "cases/a/output.log"
     failure = Failure(kind="RuntimeError", message=message, phase="compile", log=log)
     record = replace(make_record(make_job(), status=Status.FAIL_TO_RUN), failure=failure)
-    found = page([record]).parcels[0][0]
-    assert found["failure"]["message"] == "first\nsecond \\x1b[31m"
-    assert found["failure"]["log"] == log
-    assert found["samples"] is None
+    report = page([record]).parcels[0][0]
+    assert report["failure"]["message"] == "first\nsecond \\x1b[31m"
+    assert report["failure"]["log"] == log
+    assert report["samples"] is None
 
 
 def test_the_roofline_needs_all_its_numbers() -> None:
@@ -271,10 +269,10 @@ def test_the_roofline_needs_all_its_numbers() -> None:
 
 @pytest.mark.parametrize("records", [[], accuracy_run(), [make_record(make_job(), status=Status.CRASH)]])
 def test_runs_without_times_make_a_page(records: list[Record]) -> None:
-    found = page(records)
-    assert len(found.rows["rows"]) == len(records)
-    assert found.rows["means"] == []
-    assert all(panel["samples"] is None for parcel in found.parcels for panel in parcel)
+    report = page(records)
+    assert len(report.rows["rows"]) == len(records)
+    assert report.rows["means"] == []
+    assert all(panel["samples"] is None for parcel in report.parcels for panel in parcel)
 
 
 def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:
@@ -289,17 +287,17 @@ def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:
 
 def test_summary_json_has_every_number_under_its_name() -> None:
     summary = summarize(synthetic_run())
-    found = json.loads(summary_json.render(summary)["summary.json"])
-    assert found["schema_version"] == summary_json.SCHEMA_VERSION
-    assert len(found["comparisons"]) == len(summary.comparisons)
-    for entry, comparison in zip(found["comparisons"], summary.comparisons, strict=True):
+    content = json.loads(summary_json.render(summary)["summary.json"])
+    assert content["schema_version"] == summary_json.SCHEMA_VERSION
+    assert len(content["comparisons"]) == len(summary.comparisons)
+    for entry, comparison in zip(content["comparisons"], summary.comparisons, strict=True):
         assert entry["speedup"] == comparison.speedup
         assert entry["model"] == comparison.record.job.case.name
         assert entry["status"] == comparison.record.status.value
         assert "samples" not in entry
-    assert [group["geomean_speedup"] for group in found["groups"]] == [g.mean.value for g in summary.groups]
-    assert len(found["warnings"]) == len(summary.warnings)
-    assert found["caveats"] == list(summary.caveats)
+    assert [group["geomean_speedup"] for group in content["groups"]] == [g.mean.value for g in summary.groups]
+    assert len(content["warnings"]) == len(summary.warnings)
+    assert content["caveats"] == list(summary.caveats)
 
 
 def test_summary_json_has_null_for_what_is_missing_and_no_numbers_json_lacks() -> None:

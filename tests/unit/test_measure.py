@@ -95,8 +95,8 @@ def test_work_left_to_the_device_is_in_the_sample_that_left_it() -> None:
     fake = machine(queued_s=1.0)
     steps = {name: fake.step(name) for name in VARIANTS}
     fake.step("slow")()  # still queued when the samples begin
-    found = measure_round(steps, VARIANTS, 4, fake.instruments())
-    assert found.seconds == {"baseline": 1.5, "fast": 1.25, "slow": 3.0}
+    timed_round = measure_round(steps, VARIANTS, 4, fake.instruments())
+    assert timed_round.seconds == {"baseline": 1.5, "fast": 1.25, "slow": 3.0}
 
 
 # -- order -----------------------------------------------------------------------
@@ -132,8 +132,8 @@ def test_orders_are_uniform_over_permutations(seed: int) -> None:
 
 def test_over_each_two_rounds_every_variant_has_the_same_mean_place() -> None:
     for index in range(0, 200, 2):
-        one, other = (round_order(VARIANTS, Protocol(seed=7), i) for i in (index, index + 1))
-        assert {one.index(name) + other.index(name) for name in VARIANTS} == {len(VARIANTS) - 1}
+        first, other = (round_order(VARIANTS, Protocol(seed=7), i) for i in (index, index + 1))
+        assert {first.index(name) + other.index(name) for name in VARIANTS} == {len(VARIANTS) - 1}
 
 
 def a_job(name: str = "m", process: int = 0) -> Job:
@@ -142,8 +142,8 @@ def a_job(name: str = "m", process: int = 0) -> Job:
 
 def test_placement_is_balanced_over_processes_and_drawn_for_each_model() -> None:
     for process in range(0, 20, 2):
-        one, other = (placement(VARIANTS, a_job(process=p)) for p in (process, process + 1))
-        assert one == other[::-1]
+        first, other = (placement(VARIANTS, a_job(process=p)) for p in (process, process + 1))
+        assert first == other[::-1]
     counts = Counter(placement(VARIANTS, a_job(f"model {number}")) for number in range(600))
     assert set(counts) == set(itertools.permutations(VARIANTS))
     assert max(counts.values()) < 150

@@ -58,7 +58,7 @@ def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
     assert folder.jobs() == (ONE, TWO)
     assert folder.read().records == (*whole(ONE), *whole(TWO))
     run = json.loads((folder.path / "run.json").read_text())
-    assert [(one["folder"], one["results"], one["command"]) for one in run["merged_from"]] == [
+    assert [(entry["folder"], entry["results"], entry["command"]) for entry in run["merged_from"]] == [
         (str(a), {ONE.key: list(PAIR)}, ["--training"]),
         (str(b), {TWO.key: list(PAIR)}, ["--training"]),
     ]

@@ -68,9 +68,9 @@ def test_each_kind_of_device_is_asked_for_its_compilers_once() -> None:
         asked.append(device_type)
         return usable(device_type, names)
 
-    found = with_availability(jobs, ask, skip=True)
+    planned = with_availability(jobs, ask, skip=True)
     assert asked == ["cpu", "cuda"]
-    assert [bool(job.unavailable) for job in found] == [False, True, True]
+    assert [bool(job.unavailable) for job in planned] == [False, True, True]
     with pytest.raises(UsageError, match=r"--compilers: .*apache-tvm.*; leave it out, or add"):
         with_availability(jobs, usable, skip=False)
 
@@ -81,7 +81,7 @@ def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, th
 
     def resolved(asked: Sequence[EnvSpec], *_: object) -> Checked:
         return {
-            Environment(name=one.name, python="p", asked=one.text, torch="2.15.0"): facts for one in asked
+            Environment(name=env.name, python="p", asked=env.text, torch="2.15.0"): facts for env in asked
         }
 
     monkeypatch.setattr(prepare, "resolved", resolved)
@@ -90,7 +90,7 @@ def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, th
     jobs = (make_job(device="cuda:1", candidates=("tvm",)),)
     if there == 2:
         (job,), told = prepare.prepared(asked, jobs, skip=True)
-        assert [one.name for one in job.environments] == ["a", "b"]
+        assert [env.name for env in job.environments] == ["a", "b"]
         assert job.unavailable
         assert told == {"environments": {"a": facts, "b": facts}}
     else:

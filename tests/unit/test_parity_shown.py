@@ -52,7 +52,7 @@ def test_a_coarse_pass_is_marked_and_explained() -> None:
     summary = summarize([coarse, fine])
     assert coarse_note(summary.comparisons).startswith("pass*: an error of 10%")
     assert coarse_note(summary.comparisons[1:]) == ""
-    (case,) = next(one for one in summary.warnings if "coarse" in one.title).cases
+    (case,) = next(warning for warning in summary.warnings if "coarse" in warning.title).cases
     assert case.endswith("inductor: to 0.10 % (gradients 23 %); 1 of 10 tensors were not judged")
     (group,) = summary.groups
     assert (group.judged.value, group.judged.n) == (0.75, 2)
@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output
     (case / "parity-inductor-a-1-.csv").write_text("\n".join(lines))
     ((key, tensors),) = read_figures(tmp_path, [record, make_record(make_job("none"))]).items()
     assert key == (record.job.key, record.candidate)
-    assert [(one.tensor, one.call, one.outcome) for one in tensors] == [
+    assert [(tensor.tensor, tensor.call, tensor.outcome) for tensor in tensors] == [
         ("gradient.w", 4, "fail"),
         ("output", 4, "pass"),
     ]
@@ -132,14 +132,14 @@ def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> 
 
 def test_a_localized_failure_names_stage_submodule_and_script() -> None:
     record = make_record(make_job("wrong"), status=Status.FAIL_ACCURACY)
-    found = Where(
+    where = Where(
         stage="decompositions",
         compiler="aot_eager_decomp_partition",
         module="blocks.0.act",
         module_class="GELU",
         repro="cases/wrong/repro-inductor.py",
     )
-    localized = judged(record, where=found)
+    localized = judged(record, where=where)
     assert cell(localized) == "fail_accuracy, decompositions of blocks.0.act"
     (case,) = finding([localized], "Parity failures").cases
     assert case.endswith(

@@ -64,7 +64,7 @@ def test_one_job_for_each_case_device_and_precision_with_all_candidates() -> Non
 
 def test_of_several_modes_each_has_its_jobs() -> None:
     def offered(_: str, setting: Setting) -> tuple[Case, ...]:
-        return tuple(dataclasses.replace(one, mode=setting.mode) for one in OFFERED)
+        return tuple(dataclasses.replace(case, mode=setting.mode) for case in OFFERED)
 
     def none_generates(suite: str, setting: Setting) -> tuple[Case, ...]:
         return () if setting.mode is Mode.GENERATE else offered(suite, setting)

@@ -67,7 +67,7 @@ def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
     told = replace(record, model=replace(known(record.model), batch_size=2))
     untold = replace(record, status=Status.MODEL_FAIL_TO_LOAD, model=None)
     other = make_record(make_job("other"), status=Status.CRASH)
-    drawn = [figures([one, other])[0].axes[0] for one in (told, untold)]
+    drawn = [figures([record, other])[0].axes[0] for record in (told, untold)]
     ticks = [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn]
     assert ticks == [["model\nbatch 2", "other\nbatch 8"], ["model", "other\nbatch 8"]]
 
@@ -97,13 +97,13 @@ def section_of(*records: Record) -> Section:
 def test_points_are_work_over_the_median_step() -> None:
     record = operation("product", PRODUCT)
     section = section_of(record)
-    (one,) = roofline.operations(section)
+    (point,) = roofline.operations(section)
     middle = sorted(known(record.samples).baseline_s)
     step_s = (middle[9] + middle[10]) / 2
-    assert one.flop_per_byte == 50
-    assert one.flops[""] == pytest.approx(8e8 / step_s / 1e12)
-    assert one.bytes[""] == pytest.approx(1.6e7 / step_s / 1e9)
-    assert one.flops["inductor"] == pytest.approx(2 * one.flops[""], rel=0.01)
+    assert point.flop_per_byte == 50
+    assert point.flops[""] == pytest.approx(8e8 / step_s / 1e12)
+    assert point.bytes[""] == pytest.approx(1.6e7 / step_s / 1e9)
+    assert point.flops["inductor"] == pytest.approx(2 * point.flops[""], rel=0.01)
     assert roofline.highest(section, "measured_peak_tflop_per_s") == 0.1
     assert roofline.highest(section, "measured_bandwidth_gb_per_s") == 10.0
 
@@ -111,7 +111,7 @@ def test_points_are_work_over_the_median_step() -> None:
 def test_what_has_no_flops_is_drawn_by_its_bytes_and_a_view_not_at_all() -> None:
     section = section_of(operation("sum", SUM), operation("view", VIEW), operation("product", PRODUCT))
     drawn = roofline.operations(section)
-    assert [one.name for one in drawn] == ["sum", "product"]
+    assert [point.name for point in drawn] == ["sum", "product"]
     assert drawn[0].flops == {}
     assert set(drawn[0].bytes) == {"", "inductor"}
 
@@ -167,8 +167,8 @@ def test_the_csv_file_has_rates_and_places_on_the_roofline() -> None:
 
 def test_a_view_is_said_to_have_nothing_to_compile() -> None:
     summary = summarize([operation("view", VIEW, speedup=0.3), operation("product", PRODUCT)])
-    (found,) = (one for one in summary.warnings if one.title == "Nothing to compile")
-    assert len(found.cases) == 1
-    assert "view" in found.cases[0]
+    (warning,) = (warning for warning in summary.warnings if warning.title == "Nothing to compile")
+    assert len(warning.cases) == 1
+    assert "view" in warning.cases[0]
     control = dataclasses.replace(operation("view", VIEW), candidate="eager")
-    assert all(one.title != "Nothing to compile" for one in summarize([control]).warnings)
+    assert all(warning.title != "Nothing to compile" for warning in summarize([control]).warnings)

@@ -110,13 +110,13 @@ def run(
 
 def answers(order: dict[str, Any], most: int = 9) -> list[Any]:
     job = from_json(Job, order["job"])
-    one = Work(job=job, candidates=tuple(order["candidates"]))
-    made = [to_json(record(one, candidate)) for candidate in order["candidates"]]
-    return [{"record": text, "cpus": 4.0, "output": "printed\n"} for text in made][:most]
+    task = Work(job=job, candidates=tuple(order["candidates"]))
+    texts = [to_json(record(task, candidate)) for candidate in order["candidates"]]
+    return [{"record": text, "cpus": 4.0, "output": "printed\n"} for text in texts][:most]
 
 
 JOBS = [work(f"m{number}", "cpu") for number in range(3)]
-ALL = sorted((one.job.case.name, candidate) for one in JOBS for candidate in one.candidates)
+ALL = sorted((work.job.case.name, candidate) for work in JOBS for candidate in work.candidates)
 
 
 def test_every_job_is_one_task_and_every_record_is_there_once(
@@ -126,11 +126,11 @@ def test_every_job_is_one_task_and_every_record_is_there_once(
     assert recorded(events) == ALL
     assert len(ray.streams) == 3
     for kind in (Started, JobEnded):
-        assert [one.job.case.name for one in events if isinstance(one, kind)] == ["m0", "m1", "m2"]
+        assert [event.job.case.name for event in events if isinstance(event, kind)] == ["m0", "m1", "m2"]
     assert ray.asked[0]["num_cpus"] == 4.0
     assert ray.asked[0]["max_retries"] == 0
     assert Folder(tmp_path).open_case(JOBS[0].job).read_text().startswith("printed\n")
-    (first, *_) = (one for one in events if isinstance(one, Record))
+    (first, *_) = (event for event in events if isinstance(event, Record))
     assert first.environment["node"] == "host 10.0.0.1 n1"
     assert first.notes == ()
 
@@ -144,10 +144,10 @@ def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(
     ray, events = run(monkeypatch, tmp_path, script, JOBS[:1])
     assert recorded(events) == [("m0", "a"), ("m0", "b")]
     assert [stream.order["candidates"] for stream in ray.streams] == [["a", "b"], ["b"]]
-    second = [one for one in events if isinstance(one, Record)][1]
+    second = [event for event in events if isinstance(event, Record)][1]
     assert second.notes == ("measured again after host 10.0.0.1 n1 was lost",)
     assert "host 10.0.0.1 n1 was lost (LostError: gone)" in capsys.readouterr().err
-    assert sum(isinstance(one, Started) for one in events) == 1
+    assert sum(isinstance(event, Started) for event in events) == 1
 
 
 @pytest.mark.parametrize("end", [[LostError("gone")], []])
@@ -155,10 +155,10 @@ def test_a_job_that_is_lost_again_and_again_has_failure_records(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: list[object]
 ) -> None:
     ray, events = run(monkeypatch, tmp_path, lambda _: end, JOBS[:1])
-    found = [one for one in events if isinstance(one, Record)]
-    assert {one.candidate: one.status for one in found} == dict.fromkeys("ab", Status.INFRA_ERROR)
+    run_records = [event for event in events if isinstance(event, Record)]
+    assert {r.candidate: r.status for r in run_records} == dict.fromkeys("ab", Status.INFRA_ERROR)
     assert len(ray.streams) == ATTEMPTS
-    message = known(found[0].failure).message
+    message = known(run_records[0].failure).message
     assert message.startswith("lost 3 times in a row, the last time on host 10.0.0.1 n1: ")
     assert isinstance(events[-1], JobEnded)
 
@@ -175,15 +175,15 @@ def test_a_stop_cancels_all_tasks_and_makes_no_record(
             pressed.append(True)
     assert recorded(events) == [("m0", "a")]
     assert all(stream.canceled for stream in ray.streams)
-    assert sum(isinstance(one, JobEnded) for one in events) == 3
+    assert sum(isinstance(event, JobEnded) for event in events) == 3
 
 
 def test_jobs_that_share_a_node_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def script(order: dict[str, Any]) -> list[object]:
-        return [{**one, "cpus": 1.0} for one in answers(order)]
+        return [{**answer, "cpus": 1.0} for answer in answers(order)]
 
     _, events = run(monkeypatch, tmp_path, script, JOBS[:1])
-    (first, *_) = (one for one in events if isinstance(one, Record))
+    (first, *_) = (event for event in events if isinstance(event, Record))
     assert first.notes[0].startswith("had 1 of the node's 4 cores; other jobs on the node may")
     assert (first.environment["node_cpus"], first.environment["job_cpus"]) == (4.0, 1.0)
 

@@ -44,9 +44,9 @@ def test_changelog_citation_and_the_example_of_the_action_have_this_version() ->
 def pins(package: str) -> list[Version]:
     requirements = [Requirement(text) for row in TABLE for text in row.requirements if row.name != PINNED]
     return [
-        Version(next(iter(one.specifier)).version)
-        for one in requirements
-        if one.name == package and str(one.specifier).startswith("==")
+        Version(next(iter(requirement.specifier)).version)
+        for requirement in requirements
+        if requirement.name == package and str(requirement.specifier).startswith("==")
     ]
 
 
@@ -255,7 +255,7 @@ def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it
     module, path = python(site, tmp_path, "-c", program).split()
     assert module == "torchduet.harness.worker"
     folder = Path(path.split(os.pathsep)[0])
-    assert [one.name for one in folder.iterdir()] == ["torchduet"]
+    assert [path.name for path in folder.iterdir()] == ["torchduet"]
     assert (folder / "torchduet").resolve() == (site / "torchduet").resolve()
 
 

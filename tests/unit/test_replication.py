@@ -43,7 +43,7 @@ class Run:
 
 def test_one_process_is_left_alone() -> None:
     records = Run(1).records
-    assert [(name, known(one.samples).rounds_by_process) for name, one in records.items()] == [
+    assert [(name, known(record.samples).rounds_by_process) for name, record in records.items()] == [
         ("a", ()),
         ("b", ()),
     ]
@@ -157,7 +157,7 @@ def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
     record = run.records["a"]
     system = known(record.system_samples)
     assert system.rounds_by_process == (20,) * len(counts)
-    of_system = [one.protocol for one in run.jobs if one.extras.allocator == "system"]
+    of_system = [job.protocol for job in run.jobs if job.extras.allocator == "system"]
     assert [protocol.process for protocol in of_system] == [number - 1 for number in counts]
     assert {protocol.accuracy for protocol in of_system} == {False}
     assert len(known(record.samples)) == 20 * processes

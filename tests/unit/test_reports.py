@@ -44,27 +44,27 @@ def table(content: bytes) -> list[dict[str, str]]:
 def texts(name: str) -> dict[str, str]:
     """Every text that a run ends in, by file name; lines without the spaces that pad a table."""
     records = RUNS[name]()
-    found = {file: content.decode() for file, content in render_all(summarize(records), TEXTS).items()}
+    by_file = {file: content.decode() for file, content in render_all(summarize(records), TEXTS).items()}
     for width in (80, 200):
         lines = printed(records, width).splitlines()
-        found[f"console_{width}.txt"] = "\n".join(line.rstrip() for line in lines) + "\n"
-    return found
+        by_file[f"console_{width}.txt"] = "\n".join(line.rstrip() for line in lines) + "\n"
+    return by_file
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_texts_are_the_golden_ones(name: str) -> None:
     folder = GOLDEN / name
-    found = texts(name)
+    by_file = texts(name)
     if os.environ.get("UPDATE_GOLDEN"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
             old.unlink()
-        for file, text in found.items():
+        for file, text in by_file.items():
             (folder / file).write_bytes(text.encode())
     golden = {path.name: path.read_bytes().decode() for path in folder.iterdir()}
-    assert sorted(found) == sorted(golden)
+    assert sorted(by_file) == sorted(golden)
     for file, text in golden.items():
-        assert found[file] == text, file
+        assert by_file[file] == text, file
 
 
 # -- all reports -----------------------------------------------------------------
@@ -200,18 +200,18 @@ def hud(*records: Any) -> list[dict[str, Any]]:
 
 def test_a_record_has_one_metric_with_all_of_its_samples() -> None:
     record = make_record(make_job("resnet18"), speedup=1.5)
-    samples, found = known(record.samples), {one["metric"]["name"]: one for one in hud(record)}
-    first = found["abs_latency"]
+    samples, by_metric = known(record.samples), {entry["metric"]["name"]: entry for entry in hud(record)}
+    first = by_metric["abs_latency"]
     facts = {"name": "torchduet", "mode": "training", "dtype": "float32"}
     assert {name: first["benchmark"][name] for name in facts} == facts
     model = {"name": "resnet18", "type": "OSS model", "backend": "inductor", "origins": ["toys"]}
     assert first["model"] == model
     assert first["metric"]["benchmark_values"] == [1e3 * s for s in samples.candidate_s]
-    assert found["eager_latency"]["metric"]["benchmark_values"] == [1e3 * s for s in samples.baseline_s]
-    speedup = found["speedup"]["metric"]
+    assert by_metric["eager_latency"]["metric"]["benchmark_values"] == [1e3 * s for s in samples.baseline_s]
+    speedup = by_metric["speedup"]["metric"]
     assert len(speedup["benchmark_values"]) == 1
     assert speedup["extra_info"]["ci_low"] < speedup["benchmark_values"][0] < speedup["extra_info"]["ci_high"]
-    assert found["accuracy"]["metric"]["benchmark_values"] == [1.0]
+    assert by_metric["accuracy"]["metric"]["benchmark_values"] == [1.0]
 
 
 def test_a_failure_has_no_times_and_a_status() -> None:
@@ -222,9 +222,9 @@ def test_a_failure_has_no_times_and_a_status() -> None:
 
 def test_every_value_is_a_number_and_every_name_survives() -> None:
     run = synthetic_run()
-    found = hud(*run)
-    assert {one["model"]["name"] for one in found} == {record.job.case.name for record in run}
-    assert all(isinstance(v, (int, float)) for one in found for v in one["metric"]["benchmark_values"])
+    entries = hud(*run)
+    assert {entry["model"]["name"] for entry in entries} == {record.job.case.name for record in run}
+    assert all(isinstance(v, (int, float)) for entry in entries for v in entry["metric"]["benchmark_values"])
     for name in HOSTILE_NAMES:
         assert hud(make_record(make_job(name)))[0]["model"]["name"] == name
 

@@ -101,10 +101,10 @@ def test_a_torn_last_line_is_named_and_a_later_record_stays_apart(path: Path) ->
     append_record(path, record("b"))
     path.write_bytes(path.read_bytes()[: len(whole) + 40])  # killed in the middle of a write
     append_record(path, record("b"))
-    found = read_records(path)
-    assert [r.candidate for r in found.records] == ["a", "b"]
-    assert len(found.damage) == 1
-    assert "line 2 is damaged" in found.damage[0]
+    content = read_records(path)
+    assert [r.candidate for r in content.records] == ["a", "b"]
+    assert len(content.damage) == 1
+    assert "line 2 is damaged" in content.damage[0]
 
 
 @pytest.mark.parametrize("cut", range(1, 400, 7))
@@ -137,19 +137,19 @@ def test_garbage_is_named_by_its_line(path: Path, line: bytes) -> None:
     with path.open("ab") as file:
         file.write(line + b"\n")
     append_record(path, record("b"))
-    found = read_records(path)
-    assert [r.candidate for r in found.records] == ["a", "b"]
-    assert len(found.damage) == 1
-    assert "line 2" in found.damage[0]
-    assert "\n" not in found.damage[0]
+    content = read_records(path)
+    assert [r.candidate for r in content.records] == ["a", "b"]
+    assert len(content.damage) == 1
+    assert "line 2" in content.damage[0]
+    assert "\n" not in content.damage[0]
 
 
 def test_the_first_of_two_records_counts(path: Path) -> None:
     append_record(path, record("a"))
     append_record(path, record("a"))
-    found = read_records(path)
-    assert len(found.records) == 1
-    assert "line 2 repeats a" in found.damage[0]
+    content = read_records(path)
+    assert len(content.records) == 1
+    assert "line 2 repeats a" in content.damage[0]
 
 
 # -- damage that a checksum finds, and damage that is over ------------------------------
@@ -161,8 +161,8 @@ def test_a_changed_bit_is_damage(path: Path, place: int) -> None:
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
-    found = read_records(path)
-    assert (found.records, found.unused) == ((), 1)
+    reading = read_records(path)
+    assert (reading.records, reading.unused) == ((), 1)
 
 
 def test_lines_without_a_checksum_and_a_byte_order_mark_are_read(path: Path) -> None:
@@ -174,9 +174,9 @@ def test_lines_without_a_checksum_and_a_byte_order_mark_are_read(path: Path) -> 
 
 def test_messages_about_many_lines_are_few(path: Path) -> None:
     path.write_bytes(b"garbage\n" * 50_000)
-    found = read_records(path)
-    assert (found.unused, len(found.damage)) == (50_000, 11)
-    assert found.damage[-1].endswith("49,990 more lines cannot be used")
+    content = read_records(path)
+    assert (content.unused, len(content.damage)) == (50_000, 11)
+    assert content.damage[-1].endswith("49,990 more lines cannot be used")
 
 
 def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(

@@ -92,8 +92,8 @@ def test_the_check_for_dangers_sees_them() -> None:
 
 def test_nothing_that_came_as_data_is_run() -> None:
     paths = [*sources("runner", "harness", "suites", "torchduet", "benchmarks"), ROOT / "runner.py"]
-    found = {(str(path.relative_to(ROOT)), what) for path in paths for what in dangers(tree_of(path))}
-    assert found == OWN
+    places = {(str(path.relative_to(ROOT)), what) for path in paths for what in dangers(tree_of(path))}
+    assert places == OWN
 
 
 # -- names -----------------------------------------------------------------------------

@@ -64,7 +64,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "selection.excludes": st.lists(TEXTS, max_size=2).map(tuple),
     "suites": st.sampled_from([("tiny_gpt",), ("package.module:make",), ("a:b", "tiny_gpt", "ops")]),
     "modes": st.lists(st.sampled_from(Mode), min_size=1, unique=True).map(
-        lambda found: tuple(sorted(found, key=list(Mode).index))
+        lambda modes: tuple(sorted(modes, key=list(Mode).index))
     ),
     "devices": st.sampled_from([("cpu",), ("cuda",), ("cuda:1", "cpu")]),
     "environments": st.sampled_from(
@@ -77,7 +77,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
         ]
     ),
     "compilers": st.lists(COMPILERS, min_size=1, unique=True).map(
-        lambda found: tuple(sorted(found, key=lambda name: name not in backend_names()))
+        lambda names: tuple(sorted(names, key=lambda name: name not in backend_names()))
     ),
     "own_compilers": st.just({}),
     "partition": st.sampled_from([Partition(), Partition(index=1, total=3), Partition(index=0, total=1)]),
@@ -97,31 +97,31 @@ def strategy_of(path: str, row: Row | None, hint: Any) -> st.SearchStrategy[Any]
     if path in SPECIAL:
         return SPECIAL[path]
     optional = type(None) in typing.get_args(hint)
-    kind = next((one for one in typing.get_args(hint) if one is not type(None)), hint)
+    kind = next((part for part in typing.get_args(hint) if part is not type(None)), hint)
     assert row is not None, f"{path} has no row"
-    means = [one.means for one in row.flags if one.metavar is None]
+    means = [flag.means for flag in row.flags if flag.metavar is None]
     if kind is str or kind is tuple or typing.get_origin(hint) is tuple:
         known = means or row.flags[0].kind.words
-        one = st.sampled_from(known)
-        found = one if kind is str and typing.get_origin(hint) is not tuple else None
-        if found is None:
-            return st.lists(one, min_size=1, unique=True).map(tuple)
+        values = st.sampled_from(known)
+        choice = values if kind is str and typing.get_origin(hint) is not tuple else None
+        if choice is None:
+            return st.lists(values, min_size=1, unique=True).map(tuple)
     else:
-        found = BY_TYPE[kind]
-    return st.none() | found if optional else found
+        choice = BY_TYPE[kind]
+    return st.none() | choice if optional else choice
 
 
 def strategy(kind: type, prefix: str = "") -> st.SearchStrategy[Any]:
     """Any value of a dataclass of settings: of every field, none left out."""
     hints, parts = typing.get_type_hints(kind), dict[str, st.SearchStrategy[Any]]()
-    found = {path: row for path, _, row in rows(kind)}
+    by_field = {path: row for path, _, row in rows(kind)}
     for field in dataclasses.fields(kind):
         inner = field.default_factory
-        if field.name not in found:
+        if field.name not in by_field:
             assert isinstance(inner, type)
             parts[field.name] = strategy(inner, f"{prefix}{field.name}.")
         else:
-            parts[field.name] = strategy_of(f"{prefix}{field.name}", found[field.name], hints[field.name])
+            parts[field.name] = strategy_of(f"{prefix}{field.name}", by_field[field.name], hints[field.name])
     return st.builds(kind, **parts)
 
 
@@ -228,7 +228,7 @@ def possible_job(job: Job) -> Job:
     if job.environments or job.extras.start_up or case.point or dynamic or updates or not own:
         job = dataclasses.replace(job, extras=dataclasses.replace(job.extras, shapes=""))
     if job.environments:
-        asked = [EnvSpec(name=one.name, text=one.asked) for one in job.environments]
+        asked = [EnvSpec(name=environment.name, text=environment.asked) for environment in job.environments]
         (job,) = in_environments(asked, [job])
     return job
 

@@ -79,12 +79,12 @@ def job_of(rounds: int = 1, candidates: tuple[str, ...] = ("a", "b")) -> Job:
 
 def test_a_round_begins_with_eager_and_cold_starts_then_with_what_they_stored(tmp_path: Path) -> None:
     worker = Worker(stores={"a": (CACHES,), "b": (LIBRARY,)})
-    found = fresh_runs(job_of(2), ("a", "b"), worker.run, tmp_path, lambda: False)
-    starts = {name: [(one.round, one.start) for one in found[name]] for name in found}
+    by_name = fresh_runs(job_of(2), ("a", "b"), worker.run, tmp_path, lambda: False)
+    starts = {name: [(c.round, c.start) for c in by_name[name]] for name in by_name}
     for name, last in (("a", "cache file"), ("b", "package")):
         assert starts[name] == [(n, start) for n in (0, 1) for start in ("eager", "cold", "warm", last)]
-    assert [one.stored_bytes for one in found["a"][:4]] == [None, None, 5, 3]
-    assert [one.status.value for one in found["b"]] == [
+    assert [c.stored_bytes for c in by_name["a"][:4]] == [None, None, 5, 3]
+    assert [c.status.value for c in by_name["b"]] == [
         *("pass_due_to_skip", "pass_due_to_skip", "pass", "pass"),
         *("pass_due_to_skip",) * 4,  # the first round checks the parity
     ]
@@ -97,21 +97,21 @@ def test_a_round_begins_with_eager_and_cold_starts_then_with_what_they_stored(tm
 
 def test_a_form_that_fails_is_not_tried_again_and_a_wrong_one_says_so(tmp_path: Path) -> None:
     worker = Worker(stores={"a": (CACHES, LIBRARY)}, fails=("a", "cache file"), wrong="package")
-    found = fresh_runs(job_of(2, ("a",)), ("a",), worker.run, tmp_path, lambda: False)["a"]
-    told = [(one.round, one.start, one.status.value, one.failure) for one in found if one.failure]
+    compilations = fresh_runs(job_of(2, ("a",)), ("a",), worker.run, tmp_path, lambda: False)["a"]
+    told = [(c.round, c.start, c.status.value, c.failure) for c in compilations if c.failure]
     assert told == [
         (0, "cache file", "pass_due_to_skip", "Broken: no"),
         (0, "package", "fail_accuracy", "output: RMS error 0.5 is above the limit 0.0012"),
     ]
-    assert [one.start for one in found if one.round == 1] == ["eager", "cold", "warm"]
+    assert [c.start for c in compilations if c.round == 1] == ["eager", "cold", "warm"]
 
 
 def test_each_environment_has_its_own_eager(tmp_path: Path) -> None:
     environments = tuple(Environment(name=name, python=name, asked=name) for name in ("old", "new"))
     job = replace(job_of(1, ("a@old", "eager@new", "a@new")), environments=environments)
     worker = Worker(stores={})
-    found = fresh_runs(job, job.candidates, worker.run, tmp_path, lambda: False)
-    assert {name: [one.start for one in runs] for name, runs in found.items()} == {
+    by_name = fresh_runs(job, job.candidates, worker.run, tmp_path, lambda: False)
+    assert {name: [c.start for c in runs] for name, runs in by_name.items()} == {
         name: ["eager", "cold", "warm"] for name in ("a@old", "a@new")
     }
     assert {name for name, start, _ in worker.asked if start == "eager"} == {"eager@old", "eager@new"}
@@ -193,9 +193,9 @@ def test_within_the_race_it_is_measured_and_beyond_it_is_computed() -> None:
         "cold": [steps(40.5 * eager_s, eager_s / 2), steps(39.5 * eager_s, eager_s / 2)],
         "warm": [steps(4 * eager_s, eager_s / 2), steps(5 * eager_s, eager_s / 2)],
     }
-    found = overtaken(raced(forms))
-    assert found["eager"] is None
-    warm, cold = known(found["warm"]), known(found["cold"])
+    overtakes = overtaken(raced(forms))
+    assert overtakes["eager"] is None
+    warm, cold = known(overtakes["warm"]), known(overtakes["cold"])
     assert warm.measured
     # 4 + (n - 1) / 2 <= 1.5 + n - 1, so n = 6; with 5 at first, n = 8
     assert warm.after.steps == pytest.approx(math.sqrt(6 * 8))
@@ -239,12 +239,12 @@ def test_files_frames_and_the_picture_have_the_races() -> None:
     record = raced({"eager": [steps(0.1, 0.1)], "cold": [steps(0.5, 0.05)]})
     summary = summarize([record])
     content = json.loads(summary_json.render(summary)["summary.json"])
-    assert [one["start"] for one in content["start_forms"]] == ["eager", "cold"]
+    assert [form["start"] for form in content["start_forms"]] == ["eager", "cold"]
     assert content["start_forms"][1]["after"]["10"]["value"] == pytest.approx(0.95)
     assert content["start_forms"][1]["overtaking"]["measured"] is True
     hud = json.loads(hud_json.render(summary)["benchmark.hud.json"])
-    races = [one["metric"] for one in hud if one["metric"]["name"] == "start_up"]
-    assert [one["extra_info"]["start"] for one in races] == ["eager", "cold"]
+    races = [entry["metric"] for entry in hud if entry["metric"]["name"] == "start_up"]
+    assert [race["extra_info"]["start"] for race in races] == ["eager", "cold"]
     assert races[1]["benchmark_values"][:2] == pytest.approx([0.5, 0.55])
     calls = frames_of([record]).first_calls
     assert list(calls[calls["start"] == "cold"]["call_s"]) == pytest.approx(steps(0.5, 0.05))
@@ -280,11 +280,11 @@ def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(
 ) -> None:
     record = raced({"cold": [steps(9.0, 0.1)] * 3, "cache file": [steps(2.0, 0.1)] * 3})
     runs = tuple(
-        replace(one, **change) if one.start == "cache file" else one  # type: ignore[arg-type]
-        for one in record.compilations
+        replace(compilation, **change) if compilation.start == "cache file" else compilation  # type: ignore[arg-type]
+        for compilation in record.compilations
     )
     warnings = summarize([replace(record, compilations=runs)]).warnings
-    told = {one.title: one.cases for one in warnings if one.title in (NOT_WARM, WRONG_FORM, FAILED)}
+    told = {w.title: w.cases for w in warnings if w.title in (NOT_WARM, WRONG_FORM, FAILED)}
     assert [*told] == ([title] if title else [])
     assert all(sentence in case for cases in told.values() for case in cases)
 
@@ -344,7 +344,7 @@ def starts_of(job: Job, run: Run, folder: Path, stop: Callable[[], bool] = lambd
 
 
 def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
-    def run(one: Job, caches: Path | None) -> Iterator[Record]:
+    def run(planned: Job, caches: Path | None) -> Iterator[Record]:
         if caches is not None:
             raise KeyboardInterrupt
         yield from ()
@@ -363,17 +363,17 @@ def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: P
         assert record.metrics["compilation_latency_s"] == 9.0  # of the process that is timed
     *alone, whole = worker.jobs
     assert whole == job(3)
-    assert all(not (one.protocol.accuracy or one.protocol.performance) for one in alone)
-    order = [one.candidates[0] for one in alone]
+    assert all(not (planned.protocol.accuracy or planned.protocol.performance) for planned in alone)
+    order = [planned.candidates[0] for planned in alone]
     rounds = [order[place : place + 4] for place in range(0, 12, 4)]
-    assert all(one[:2] == one[2:] and {*one[:2]} == {"a", "b"} for one in rounds)
+    assert all(names[:2] == names[2:] and {*names[:2]} == {"a", "b"} for names in rounds)
     assert rounds[0] != rounds[1]  # every second round is in reverse
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothing(tmp_path: Path) -> None:
-    def run(one: Job, caches: Path | None) -> Iterator[Record]:
-        for record in Compiler().run(one, caches):
+    def run(planned: Job, caches: Path | None) -> Iterator[Record]:
+        for record in Compiler().run(planned, caches):
             broken = Failure(kind="Broken", message="no", phase="compile")
             fails = record.candidate == "b"
             yield dataclasses.replace(record, metrics={}, failure=broken) if fails else record
@@ -392,8 +392,10 @@ def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
 def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled(tmp_path: Path) -> None:
     """As with ``--resume``, which measures the missing candidates only."""
 
-    def run(one: Job, caches: Path | None) -> Iterator[Record]:
-        missing = dataclasses.replace(one, candidates=tuple(name for name in one.candidates if name == "b"))
+    def run(planned: Job, caches: Path | None) -> Iterator[Record]:
+        missing = dataclasses.replace(
+            planned, candidates=tuple(name for name in planned.candidates if name == "b")
+        )
         yield from Compiler().run(missing, caches) if missing.candidates else ()
 
     (b,) = starts_of(job(2), run, tmp_path)
@@ -404,33 +406,33 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     names = ("old", "new")
     environments = tuple(Environment(name=name, python=name, asked=name) for name in names)
     candidates = ("inductor@old", "eager@new", "inductor@new")
-    one = dataclasses.replace(job(1), candidates=candidates, environments=environments)
+    planned = dataclasses.replace(job(1), candidates=candidates, environments=environments)
     worker = Compiler()
-    starts_of(one, worker.run, tmp_path)
+    starts_of(planned, worker.run, tmp_path)
     alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}
     assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
 
 
 @pytest.mark.parametrize("wrong", ["", "dynamic"])
 def test_a_candidate_fails_if_a_stream_of_shapes_fails_parity(tmp_path: Path, wrong: str) -> None:
-    def run(one: Job, _: Path | None) -> Iterator[Record]:
-        streamed = one.options.strategy
+    def run(planned: Job, _: Path | None) -> Iterator[Record]:
+        streamed = planned.options.strategy
         status = Status.FAIL_ACCURACY if wrong and streamed == wrong else Status.PASS
         stream = Stream(sizes=(4,), compiled=()) if streamed else None
-        yield Record(job=one, candidate=one.candidates[0], status=status, stream=stream)
+        yield Record(job=planned, candidate=planned.candidates[0], status=status, stream=stream)
 
-    one = make_job(candidates=("a",), extras=Extras(shapes="batch=4"), protocol=Protocol(processes=1))
-    (record,) = starts_of(one, run, tmp_path)
+    planned = make_job(candidates=("a",), extras=Extras(shapes="batch=4"), protocol=Protocol(processes=1))
+    (record,) = starts_of(planned, run, tmp_path)
     assert [c.start for c in record.compilations] == [EAGER_START, *STRATEGIES]
     assert record.status is (Status.FAIL_ACCURACY if wrong else Status.PASS)
     assert (record.failure.kind if record.failure else "") == ("AnotherSize" if wrong else "")
 
 
 def test_a_worker_s_caches_and_preloaded_libraries() -> None:
-    found = worker_environment(None, {"LD_PRELOAD": "mine.so"}, preload="x.so", caches=Path("/c"))
-    assert found["LD_PRELOAD"] == "x.so:mine.so"
-    assert found["TORCHINDUCTOR_CACHE_DIR"].startswith("/c/")
-    assert found["TRITON_CACHE_DIR"].startswith("/c/")
+    variables = worker_environment(None, {"LD_PRELOAD": "mine.so"}, preload="x.so", caches=Path("/c"))
+    assert variables["LD_PRELOAD"] == "x.so:mine.so"
+    assert variables["TORCHINDUCTOR_CACHE_DIR"].startswith("/c/")
+    assert variables["TRITON_CACHE_DIR"].startswith("/c/")
     assert not {"LD_PRELOAD", "TRITON_CACHE_DIR"} & worker_environment(None, {}).keys()
     assert cache_settings(None) == {}
 

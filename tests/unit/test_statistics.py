@@ -28,8 +28,8 @@ times = st.lists(st.tuples(st.floats(1e-4, 10), st.floats(1e-4, 10)), min_size=6
 def test_the_pseudo_median_is_the_median_of_the_walsh_averages() -> None:
     differences = [0.1, -0.2, 0.5]
     # averages: 0.1 -0.2 0.5 -0.05 0.3 0.15 -> sorted -0.2 -0.05 0.1 0.15 0.3 0.5
-    found = paired_speedup([math.exp(d) for d in differences], [1.0, 1.0, 1.0])
-    assert math.log(found.speedup) == pytest.approx(0.125)
+    paired = paired_speedup([math.exp(d) for d in differences], [1.0, 1.0, 1.0])
+    assert math.log(paired.speedup) == pytest.approx(0.125)
 
 
 def test_published_critical_values_of_the_signed_rank_interval() -> None:
@@ -45,9 +45,9 @@ def test_published_critical_values_of_the_signed_rank_interval() -> None:
 
 
 def test_too_few_pairs_have_no_interval() -> None:
-    found = paired_speedup([1.0, 1.1, 1.2], [0.5, 0.5, 0.5])
-    assert (found.ci_low, found.ci_high) == (None, None)
-    assert found.p_value == pytest.approx(0.25)
+    paired = paired_speedup([1.0, 1.1, 1.2], [0.5, 0.5, 0.5])
+    assert (paired.ci_low, paired.ci_high) == (None, None)
+    assert paired.p_value == pytest.approx(0.25)
     assert paired_speedup([1.0], [2.0]).p_value == 1.0
 
 
@@ -76,9 +76,9 @@ def test_interval_and_p_never_contradict_each_other(pairs: list[tuple[float, flo
     averages = np.add.outer(differences, differences) / 2
     if len(set(magnitudes.tolist())) < len(pairs) or np.abs(averages).min() < 1e-12:
         return  # ties: scipy then approximates
-    found = paired_speedup(baseline, candidate)
-    excludes_one = not known(found.ci_low) <= 1 <= known(found.ci_high)
-    assert excludes_one == (found.p_value < 0.05)
+    paired = paired_speedup(baseline, candidate)
+    excludes_one = not known(paired.ci_low) <= 1 <= known(paired.ci_high)
+    assert excludes_one == (paired.p_value < 0.05)
 
 
 @settings(deadline=None, max_examples=100)
@@ -128,7 +128,7 @@ def estimate(speedup: float, low: float | None, high: float | None) -> PairedEst
 
 
 @pytest.mark.parametrize(
-    ("found", "q", "expected"),
+    ("paired", "q", "expected"),
     [
         (estimate(1.10, 1.05, 1.15), 0.001, Verdict.FASTER),
         (estimate(0.90, 0.85, 0.95), 0.001, Verdict.SLOWER),
@@ -144,8 +144,8 @@ def estimate(speedup: float, low: float | None, high: float | None) -> PairedEst
         (estimate(0.981, 0.979, 0.983), 0.001, Verdict.INCONCLUSIVE),  # 1 / 1.02 = 0.9804
     ],
 )
-def test_verdicts(found: PairedEstimate, q: float | None, expected: Verdict) -> None:
-    assert verdict(found, q, Limits(threshold=0.02, alpha=0.05)) is expected
+def test_verdicts(paired: PairedEstimate, q: float | None, expected: Verdict) -> None:
+    assert verdict(paired, q, Limits(threshold=0.02, alpha=0.05)) is expected
 
 
 def test_noise_figures() -> None:

@@ -63,8 +63,8 @@ def autocorrelated(rng: Generator, n: int) -> Columns:
 KINDS = (normal, heavy_tailed, spiky, drifting, autocorrelated)
 
 
-def holds(found: PairedEstimate, truth: float) -> bool:
-    return known(found.ci_low) <= truth <= known(found.ci_high)
+def holds(estimate: PairedEstimate, truth: float) -> bool:
+    return known(estimate.ci_low) <= truth <= known(estimate.ci_high)
 
 
 def rates(
@@ -75,9 +75,9 @@ def rates(
     covered = called = 0
     for _ in range(repetitions):
         baseline, candidate = make(rng, n)
-        found = paired_speedup(baseline * effect, candidate)
-        covered += holds(found, effect)
-        called += found.p_value < 0.05
+        estimate = paired_speedup(baseline * effect, candidate)
+        covered += holds(estimate, effect)
+        called += estimate.p_value < 0.05
     return covered / repetitions, called / repetitions
 
 
@@ -148,11 +148,11 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
         candidate = np.concatenate([c for _, c in columns])
         pooled = paired_speedup(baseline, candidate)
         spread = Between(assumed_sd=0.03)
-        found = judged(baseline, candidate, (12,) * processes, spread)
-        assert found.processes == processes
+        estimate = judged(baseline, candidate, (12,) * processes, spread)
+        assert estimate.processes == processes
         within += holds(pooled, 1)
-        over += holds(found, 1)
-        called += found.p_value < 0.05
+        over += holds(estimate, 1)
+        called += estimate.p_value < 0.05
     assert 0.925 <= over / repetitions <= 0.975
     assert 0.025 <= called / repetitions <= 0.075
     assert within / repetitions < 0.9
@@ -179,7 +179,7 @@ def stopped_coverage(sd: float, repetitions: int, truth: float = 1.0, most: int 
             if more == 0:
                 break
             n += more
-        found = paired_speedup(noise[:n], np.ones(n))
-        covered += holds(found, truth)
+        estimate = paired_speedup(noise[:n], np.ones(n))
+        covered += holds(estimate, truth)
         rounds += n
     return covered / repetitions, rounds / repetitions

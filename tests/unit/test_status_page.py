@@ -86,9 +86,9 @@ def test_time_belongs_to_the_phase_announced_last_and_to_nobody_between_calls() 
         for variant in ("a", "baseline", "b"):
             times.announce(Activity(phase="warm up", variant=variant))
             clock.now += 0.5
-        found = times.spent()
+        spent = times.spent()
     of_one = {"spent_compile_s": 5.0, "spent_check_s": 1.0}
-    assert found == {
+    assert spent == {
         WHOLE: {"spent_build_s": 2.0, "spent_eager_s": 3.0, "spent_warm_up_s": 1.5},
         "a": of_one,
         "b": of_one,

@@ -112,8 +112,8 @@ def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list
 
 
 def test_compile_and_run_are_told_apart_and_ratios_come_from_pairs() -> None:
-    found = results(lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)}))
-    eager, compiled = found.rows.values()
+    outcome = results(lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)}))
+    eager, compiled = outcome.rows.values()
     seconds = [eager.compile_s, eager.run_s, compiled.compile_s, compiled.run_s]
     assert seconds == pytest.approx([3.0, 28.0, 9.0, 14.0])
     steps = known(compiled.steps)
@@ -127,22 +127,22 @@ def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> N
         "float32 submodules": (0.3, 0.4),
     }
     lines = lines_of(values)
-    found = results(lines)
-    assert found.following["float32 compile"] == pytest.approx((0.01, 0.1))
-    assert found.verdict("float32 compile") == "follows"
-    assert found.verdict("float32 submodules") == "DOES NOT FOLLOW"
-    assert found.failures() == ["float32 submodules: DOES NOT FOLLOW"]
+    outcome = results(lines)
+    assert outcome.following["float32 compile"] == pytest.approx((0.01, 0.1))
+    assert outcome.verdict("float32 compile") == "follows"
+    assert outcome.verdict("float32 submodules") == "DOES NOT FOLLOW"
+    assert outcome.failures() == ["float32 submodules: DOES NOT FOLLOW"]
 
 
 def test_a_killed_or_failed_training_is_compared_up_to_its_end_and_has_no_time() -> None:
     lines = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)})
     killed = [line for line in lines if line["kind"] != "outcome" or "eager" in line["variant"]][:-1]
-    found = results(killed)
-    assert [(row.status, row.wall_s) for row in found.rows.values()] == [
+    outcome = results(killed)
+    assert [(row.status, row.wall_s) for row in outcome.rows.values()] == [
         ("CUT_SHORT", 31.0),
         ("CUT_SHORT", None),
     ]
-    assert found.following["float32 compile"] == pytest.approx((0.01, 0.1))
+    assert outcome.following["float32 compile"] == pytest.approx((0.01, 0.1))
     failed = [*of_kind(lines, "study"), {**of_kind(lines, "outcome")[0], "status": "FAIL_PREPARE"}]
     assert results(failed).failures() == ["float32 eager: FAIL_PREPARE", "float32 compile: CUT_SHORT"]
     assert results(failed).verdict("float32 compile") == "did not train"

@@ -66,9 +66,9 @@ SAYS = (
 
 def verdicts(lines: list[Line]) -> list[str]:
     """The verdicts in the order of SAYS."""
-    made = claims(fitted(lines))
-    assert all(one.expected.startswith(words) for one, words in zip(made, SAYS, strict=True))
-    return [one.holds for one in made]
+    judged = claims(fitted(lines))
+    assert all(claim.expected.startswith(words) for claim, words in zip(judged, SAYS, strict=True))
+    return [claim.holds for claim in judged]
 
 
 def test_the_published_story_is_recognized() -> None:
@@ -88,9 +88,9 @@ def test_the_published_story_is_recognized() -> None:
         ("shakespeare", "MLP", 1e-2, [(300.0, 2.14, 0.38)]),
     )
     assert verdicts(lines) == [HOLDS] * len(SAYS)
-    found = fitted(lines)
-    assert [f.model for f in found[-3:]] == ["MLP", "TLTransformer", "NanoGPT"]  # the published order
-    mlp = next(f for f in found if f.model == "MLP")
+    fits = fitted(lines)
+    assert [f.model for f in fits[-3:]] == ["MLP", "TLTransformer", "NanoGPT"]  # the published order
+    mlp = next(f for f in fits if f.model == "MLP")
     solved = known(mlp.reached(SOLVED))
     assert (solved.step, solved.seconds) == (2, 2.0)
     assert mlp.micros == pytest.approx(1e6 * 2.0 / (2 * 2))
@@ -117,21 +117,21 @@ def test_a_run_that_is_too_short_shows_nothing_and_says_what_it_takes() -> None:
         ("addition", "NanoGPT", 1e-2, [(1.0, 2.0, 0.478), (60.0, 2.0, 0.36)]),
         ("addition", "TLTransformer", 1e-2, [(60.0, 2.0, 0.462)]),
     )
-    made = {one.expected.split(" on ")[0]: one for one in claims(fitted(lines))}
-    best = made["TLTransformer is the best transformer"]
+    by_claim = {claim.expected.split(" on ")[0]: claim for claim in claims(fitted(lines))}
+    best = by_claim["TLTransformer is the best transformer"]
     assert best.holds == NOT_SHOWN
     seconds = published_examples() * 60.0 / 2  # two examples took 60 s
     assert f"{float(f'{seconds:.2g}'):,.0f} s here" in best.found
     assert "NanoGPT 0.01 ends at 36.0%" in best.found  # not its best evaluation
-    sooner = next(one for one in made.values() if "sooner" in one.expected)
+    sooner = next(claim for claim in by_claim.values() if "sooner" in claim.expected)
     assert (sooner.holds, sooner.found) == (NOT_SHOWN, "no transformer reached 50%")
-    assert made["the MLP infers much faster than the transformers: 5 times or more"].holds == OPEN
+    assert by_claim["the MLP infers much faster than the transformers: 5 times or more"].holds == OPEN
 
 
 def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
     assert claims([]) == []
     on_text = claims(fitted(story(("shakespeare", "MLP", 1e-2, [(300.0, 1.0, 0.7)]))))
-    assert [one.holds for one in on_text] == [OPEN, OPEN]
+    assert [claim.holds for claim in on_text] == [OPEN, OPEN]
 
 
 def report_of(lines: list[Line], text: str | None = "shakespeare", **options: Any) -> dict[str, str]:
@@ -162,7 +162,7 @@ def test_the_report_has_the_published_tables() -> None:
 @pytest.mark.slow
 def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
     older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
-    new, old = (report_of(story(one), None)["curves_addition.svg"] for one in (ADDED, older))
+    new, old = (report_of(story(told), None)["curves_addition.svg"] for told in (ADDED, older))
     assert "accuracy by symbol (thin: training)" in new
     assert "accuracy by symbol (thin: training)" not in old
     assert "loss, nats (thin: training)" in old

@@ -39,27 +39,27 @@ FIRST = "the first call is slow, later ones are fast"
 def records(device: str = "cpu", modes: Sequence[str] = tuple(STORY), **by_mode: Any) -> list[Record]:
     """A model in these modes: as the published story has it, but for what is given."""
     job = replace(make_job("resnet152", mode=Mode.INFERENCE, candidates=tuple(MODES)), device=device)
-    found = []
+    copies = []
     for candidate, mode in ((name, mode) for name, mode in MODES.items() if mode in modes):
         facts = {"calls": CALLS, **STORY[mode], **by_mode.get(mode.replace("-", "_"), {})}
         calls = facts.pop("calls")
-        found.append(replace(make_record(job, candidate, **facts), first_calls_s=calls))
-    return found
+        copies.append(replace(make_record(job, candidate, **facts), first_calls_s=calls))
+    return copies
 
 
-def held(found: Sequence[Record]) -> dict[str, str]:
-    return {e.expected: e.holds for e in expectations(compare(found))}
+def held(given: Sequence[Record]) -> dict[str, str]:
+    return {e.expected: e.holds for e in expectations(compare(given))}
 
 
 # -- the plan -------------------------------------------------------------------------
 
 
 def jobs(*more: str, **options: Any) -> list[Job]:
-    found: list[Job] = []
+    planned: list[Job] = []
     for part in PARTS:
         typed, _ = understood(flags_of(part, CompileModesOptions(**{"device": "cpu", **options}), more))
-        found += plan(parsed(chosen(typed), typed).config)
-    return found
+        planned += plan(parsed(chosen(typed), typed).config)
+    return planned
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def jobs(*more: str, **options: Any) -> list[Job]:
 def test_each_model_is_a_job_with_the_modes_as_candidates(
     options: dict[str, Any], more: tuple[str, ...], sizes: dict[str, str]
 ) -> None:
-    found = jobs(*more, **options)
-    planned = {job.case.name: f"{job.case.scale} {job.case.batch_size}" for job in found}
+    asked = jobs(*more, **options)
+    planned = {job.case.name: f"{job.case.scale} {job.case.batch_size}" for job in asked}
     assert planned == sizes
-    for job in found:
+    for job in asked:
         assert job.protocol.isolate
         assert job.extras.compile_runs == 1  # each mode compiles with its own empty caches
         assert job.options.freezing == (options.get("device") is None)
@@ -93,7 +93,7 @@ def test_each_model_is_a_job_with_the_modes_as_candidates(
             ("inductor",) if more else tuple(MODES)[::2] if options.get("quick") else tuple(MODES)
         )
     if options.get("device"):
-        assert (found[-1].case.prompt_tokens, found[-1].case.new_tokens, found[-1].dtype) == (
+        assert (asked[-1].case.prompt_tokens, asked[-1].case.new_tokens, asked[-1].dtype) == (
             *(512, 128),
             "bfloat16",
         )
@@ -131,8 +131,8 @@ def test_the_published_story_where_it_comes_true_and_where_it_does_not() -> None
     assert held(records("cuda")) == dict.fromkeys([*claims, FIRST], HOLDS)
     same = {"speedup": 1.21, "compilation_s": 21.0}
     worse = {"speedup": 0.9, "compilation_s": 10.0, "calls": (0.011, 0.02, 0.02, 0.01)}
-    found = held(records("cuda", reduce_overhead=same, max_autotune=worse))
-    assert found == {**dict.fromkeys(claims[:2], OPEN), **dict.fromkeys([*claims[2:], FIRST], FAILS)}
+    verdicts = held(records("cuda", reduce_overhead=same, max_autotune=worse))
+    assert verdicts == {**dict.fromkeys(claims[:2], OPEN), **dict.fromkeys([*claims[2:], FIRST], FAILS)}
 
 
 def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> None:
@@ -169,9 +169,9 @@ def test_what_failed_is_not_compared() -> None:
         "max_autotune": {"status": Status.CRASH},
         "reduce_overhead": {"status": Status.FAIL_ACCURACY},
     }
-    found = held(records(**failed))
-    assert found.pop(FIRST) == HOLDS
-    assert set(found.values()) == {OPEN}
+    verdicts = held(records(**failed))
+    assert verdicts.pop(FIRST) == HOLDS
+    assert set(verdicts.values()) == {OPEN}
     assert list(held(records(modes=["max-autotune"]))) == [FIRST]
 
 

@@ -375,9 +375,9 @@ def in_checkout(folder: Path, *how: Any) -> Mapping[str, Case]:
 
 
 def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
-    found = in_checkout(tmp_path)
-    assert list(found) == sorted(MODELS)
-    assert found["linear"].suite == "torchbench"
+    models = in_checkout(tmp_path)
+    assert list(models) == sorted(MODELS)
+    assert models["linear"].suite == "torchbench"
     assert in_checkout(tmp_path, Mode.GENERATE) == {}
 
 

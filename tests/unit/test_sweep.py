@@ -81,9 +81,9 @@ def band(crossing: float, half: float, slope: float = 0.3) -> list[tuple[float, 
 
 
 def test_a_planted_crossover_is_found_between_the_ends_of_the_band() -> None:
-    (found,) = crossovers(band(6.0, 0.3 * math.log(1.5)))
-    assert (found.at, found.low, found.high) == pytest.approx((6.0, 4.0, 9.0))
-    assert found.faster
+    (crossing,) = crossovers(band(6.0, 0.3 * math.log(1.5)))
+    assert (crossing.at, crossing.low, crossing.high) == pytest.approx((6.0, 4.0, 9.0))
+    assert crossing.faster
     (falling,) = crossovers([(at, -y, -high, -low) for at, y, low, high in band(6.0, 0.1)])
     assert falling.at == pytest.approx(6.0)
     assert not falling.faster
@@ -104,10 +104,10 @@ def test_an_end_beyond_the_points_is_open_and_two_open_ends_are_no_crossover() -
 def test_noise_about_one_is_a_single_crossover_and_a_dip_is_two() -> None:
     logs = (-0.5, 0.01, -0.01, 0.01, 0.5, 0.6)
     points = [(at, y, y - 0.05, y + 0.05) for at, y in zip(BATCHES, logs, strict=True)]
-    (found,) = crossovers(points)
-    assert (1 < known(found.low) < 2, 8 < known(found.high) < 16, found.faster) == (True, True, True)
+    (crossing,) = crossovers(points)
+    assert (1 < known(crossing.low) < 2, 8 < known(crossing.high) < 16, crossing.faster) == (True, True, True)
     dip = [(at, y, y - 0.05, y + 0.05) for at, y in zip(BATCHES, (1, 1, -1, -1, 1, 1), strict=True)]
-    assert [one.faster for one in crossovers(dip)] == [False, True]
+    assert [crossing.faster for crossing in crossovers(dip)] == [False, True]
 
 
 @pytest.mark.parametrize("crossing", sampled(2, (3.0, 6.0, 8.0)))
@@ -117,14 +117,14 @@ def test_the_interval_covers_the_true_crossing(crossing: float) -> None:
     true = band(crossing, 0.0, 0.2)
     for _ in range(times):
         seen = [(at, y + rng.gauss(0, error)) for at, y, *_ in true]
-        found = crossovers([(at, y, y - 1.96 * error, y + 1.96 * error) for at, y in seen])
-        covered += any((one.low or 0.0) <= crossing <= (one.high or math.inf) for one in found)
+        crossings = crossovers([(at, y, y - 1.96 * error, y + 1.96 * error) for at, y in seen])
+        covered += any((e.low or 0.0) <= crossing <= (e.high or math.inf) for e in crossings)
     assert 0.935 < covered / times < 0.998
 
 
 def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
-    found = median_ms([i / 1e3 for i in range(1, 21)])
-    assert (found.value, found.low, found.high) == pytest.approx((10.5, 6.0, 15.0))  # P(X <= 5) = 0.0207
+    ms = median_ms([i / 1e3 for i in range(1, 21)])
+    assert (ms.value, ms.low, ms.high) == pytest.approx((10.5, 6.0, 15.0))  # P(X <= 5) = 0.0207
     few = median_ms([0.001, 0.002, 0.003, 0.004, 0.005, 0.006])
     assert (few.low, few.high) == pytest.approx((1.0, 6.0))
 
@@ -147,8 +147,8 @@ def test_a_run_tells_the_crossover_in_every_report() -> None:
     records = swept()
     summary = summarize(records)
     (curve,) = summary.curves
-    (found,) = curve.crossovers
-    assert known(found.low) < 6 < known(found.high)
+    (crossing,) = curve.crossovers
+    assert known(crossing.low) < 6 < known(crossing.high)
     assert [*curve.points] == [*BATCHES]
     (line,) = closing_lines(summary)
     assert line.startswith("model training float32 cpu, inductor over batch 1 to 32: faster from batch 6 [")
@@ -206,11 +206,11 @@ def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None
     jobs = points(make_job("model"), [("batch", (1, 8)), ("threads", (1, 2))])
     records = [make_record(job, name, speedup=2.0) for job in jobs for name in ("inductor", "aot_eager")]
     curves = summarize(records).curves
-    assert [(one.axis, one.case.point) for one in curves[::2]] == [
+    assert [(curve.axis, curve.case.point) for curve in curves[::2]] == [
         *(("batch", ("threads=1",)), ("batch", ("threads=2",))),
         *(("threads", ("batch=1",)), ("threads", ("batch=8",))),
     ]
-    assert [one.comparisons[0].compiler for one in curves[:2]] == ["aot_eager", "inductor"]
+    assert [curve.comparisons[0].compiler for curve in curves[:2]] == ["aot_eager", "inductor"]
     (table,) = curve_tables(summarize(records))
     assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
 

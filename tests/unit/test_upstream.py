@@ -17,7 +17,7 @@ from runner.plan.config import RunConfig
 from suites.huggingface import entries
 
 LIST = Path(__file__).parents[1] / "data" / "upstream_flags.toml"
-OURS = {name for one in flags() for name in one.names}
+OURS = {name for flag in flags() for name in flag.names}
 ROWS = {name: row for row in answers() for name in row.names}
 
 
@@ -41,8 +41,8 @@ def answer_of(name: str) -> str:
 
 
 def test_every_flag_of_upstream_has_the_answer_that_the_list_says() -> None:
-    found = [(name, answer_of(name)) for name, _ in listed()]
-    assert found == list(listed())
+    own_answers = [(name, answer_of(name)) for name, _ in listed()]
+    assert own_answers == list(listed())
 
 
 def test_the_table_has_no_row_for_a_flag_of_ours_and_none_that_upstream_never_had() -> None:
@@ -158,7 +158,7 @@ def test_a_command_of_upstreams_documents_runs_as_typed(command: str) -> None:
     assert chosen(typed) is measure
     config = run_config(typed)
     mode, dtype, compilers, folder = COMMANDS[command].split()
-    assert [one.value for one in config.modes] == [mode]
+    assert [mode.value for mode in config.modes] == [mode]
     assert config.dtypes == (dtype,)
     assert ",".join(config.compilers) == compilers
     assert str(config.output_dir) == folder

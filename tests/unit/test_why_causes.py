@@ -111,7 +111,7 @@ def test_a_long_kernel_beside_convolutions_may_have_the_wrong_memory_format() ->
     own = {"cpp_fused_mul_0": 2.0, "step": 12.0}
     convolution = {"aten::mkldnn_convolution": 2.0}
     beside = look("cpp_fused_mul_0", eager=convolution, compiled=own | convolution)
-    assert [one.settings[0] for one in proposals(beside)] == ["layout_optimization=False"]
+    assert [proposal.settings[0] for proposal in proposals(beside)] == ["layout_optimization=False"]
     assert proposals(look("cpp_fused_mul_0", compiled=own)) == ()
 
 
@@ -194,9 +194,9 @@ def test_a_slow_capture_is_a_cause() -> None:
 
 
 def test_a_share_needs_a_loss_and_rounds() -> None:
-    one, other = (record.samples for record in run({"inductor": 10.0, "aot_eager": 10.0}))
-    assert share_of_loss(one, other) is None
-    assert share_of_loss(one, None) is None
+    first, other = (record.samples for record in run({"inductor": 10.0, "aot_eager": 10.0}))
+    assert share_of_loss(first, other) is None
+    assert share_of_loss(first, None) is None
     with pytest.raises(ValueError, match="inductor has no times"):
         explain("inductor", [], (), None)
 
@@ -238,10 +238,10 @@ def test_the_screen_the_page_and_the_file_say_the_same() -> None:
         assert "Explained: random numbers." in text
         assert "What to try" in text
         assert "fallback_random=True" in text
-    (one,) = json.loads(json.dumps(as_json([explanation])))["explanations"]
-    assert one["causes"][0]["state"] == "explained"
-    assert one["tried"][0]["helps"] is True
-    assert one["verdict"] == "slower"
+    (entry,) = json.loads(json.dumps(as_json([explanation])))["explanations"]
+    assert entry["causes"][0]["state"] == "explained"
+    assert entry["tried"][0]["helps"] is True
+    assert entry["verdict"] == "slower"
 
 
 def test_the_page_has_the_models_by_cause_and_pictures_of_their_balances() -> None:
@@ -260,7 +260,7 @@ def test_the_page_has_the_models_by_cause_and_pictures_of_their_balances() -> No
 def test_tuning_keeps_what_wins_with_parity() -> None:
     proposed = tuning(make_job())
     settings = proposed[0].settings
-    times = {with_setting("inductor", one): 13.0 for one in settings} | {"inductor": 13.0}
+    times = {with_setting("inductor", setting): 13.0 for setting in settings} | {"inductor": 13.0}
     times |= {with_setting("inductor", settings[0]): 8.0, with_setting("inductor", settings[1]): 9.0}
     explanation = explain(
         "inductor", run(times, failed=(with_setting("inductor", settings[0]),)), proposed, None

@@ -87,7 +87,7 @@ def test_no_finding_names_a_flag() -> None:
     for summary in (summarize(synthetic_run()), summarize(failing)):
         own = for_python(summary, None)
         assert len(own.warnings) == len(summary.warnings) > 1
-        for text in (*(one.advice for one in own.warnings), *own.caveats):
+        for text in (*(warning.advice for warning in own.warnings), *own.caveats):
             assert not re.search(r"--[a-z]|report\.(md|html)", text)
 
 
@@ -105,8 +105,8 @@ def test_no_finding_names_a_flag() -> None:
     ],
 )  # fmt: skip
 def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | None) -> None:
-    counters = [{f"compile_cache_{name}": value for name, value in found.items()} for found in metrics]
-    records = [make_record(make_job(f"m{n}"), metrics=found) for n, found in enumerate(counters)]
+    counters = [{f"compile_cache_{name}": value for name, value in saved.items()} for saved in metrics]
+    records = [make_record(make_job(f"m{n}"), metrics=saved) for n, saved in enumerate(counters)]
     caveats = [text for text in summarize(records).caveats if "caches" in text]
     assert caveats == ([sentence] if sentence else [])
 

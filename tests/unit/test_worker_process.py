@@ -159,11 +159,11 @@ def test_the_tail_of_a_log_is_one_printable_line(tmp_path: Path) -> None:
 
 
 def test_the_workers_environment() -> None:
-    found = worker_environment(3, {"PYTHONPATH": "/mine", "MALLOC_TOP_PAD_": "7"})
-    assert found["OMP_NUM_THREADS"] == "3"
-    assert found["PYTHONPATH"].endswith(":/mine")
-    assert found["MALLOC_TOP_PAD_"] == "7"  # what the person set is left alone
-    assert "MALLOC_TRIM_THRESHOLD_" in found
+    variables = worker_environment(3, {"PYTHONPATH": "/mine", "MALLOC_TOP_PAD_": "7"})
+    assert variables["OMP_NUM_THREADS"] == "3"
+    assert variables["PYTHONPATH"].endswith(":/mine")
+    assert variables["MALLOC_TOP_PAD_"] == "7"  # what the person set is left alone
+    assert "MALLOC_TRIM_THRESHOLD_" in variables
     assert "OMP_NUM_THREADS" not in worker_environment(None, {})
 
 

@@ -19,7 +19,7 @@ from tabulate import tabulate
 from runner.plan.environments.code_folder import cache_root
 from tests.versions.acceptance import Ground, Wrong, clean, facts, steps
 from tests.versions.environments import PINNED, TABLE, Environment
-from tests.versions.install import CannotBeMade, NoInterpreter, build_wheel, made
+from tests.versions.install import CannotBeMade, NoInterpreter, build_wheel, environment_python
 
 PACKAGES = ("torch", "torchvision", "transformers", "timm", "numpy")
 COLUMNS = ("environment", "Python", *PACKAGES, "result", "min", "CPU min")
@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [one.name for one in TABLE]
+    names = [row.name for row in TABLE]
     parser.add_argument("--only", metavar="NAME,...", help=f"some of {', '.join(names)}")
     options = parser.parse_args(words)
     asked = (options.only or "").replace(",", " ").split() or names
@@ -53,12 +53,12 @@ def main(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="torchduet-wheel-") as place:
         try:
             wheel = build_wheel(Path(place))
-            outcomes = [accepted(one, wheel) for name in asked for one in TABLE if one.name == name]
+            outcomes = [accepted(row, wheel) for name in asked for row in TABLE if row.name == name]
         except CannotBeMade as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
     print_table(outcomes)
-    return 1 if any(one.result.startswith("FAILED") for one in outcomes) else 0
+    return 1 if any(outcome.result.startswith("FAILED") for outcome in outcomes) else 0
 
 
 def accepted(environment: Environment, wheel: Path) -> Outcome:
@@ -68,8 +68,10 @@ def accepted(environment: Environment, wheel: Path) -> Outcome:
         print(f"{environment.name}: {text}", flush=True)
 
     try:
-        pinned = made(next(one for one in TABLE if one.name == PINNED), cache_root() / "versions", wheel, say)
-        python = made(environment, cache_root() / "versions", wheel, say)
+        pinned = environment_python(
+            next(row for row in TABLE if row.name == PINNED), cache_root() / "versions", wheel, say
+        )
+        python = environment_python(environment, cache_root() / "versions", wheel, say)
     except NoInterpreter as error:
         say(f"skipped: {error}")
         return Outcome(environment=environment, result="skip", skips=[str(error)])
@@ -111,16 +113,16 @@ def _cpu_s() -> float:
 def print_table(outcomes: Sequence[Outcome]) -> None:
     """The table of docs/VERSIONS.md, and a line for each skip."""
     print(f"\n{tabulate(map(_row, outcomes), headers=COLUMNS, tablefmt='github', disable_numparse=True)}\n")
-    for one in outcomes:
-        for skip in one.skips:
-            print(f"skip: {one.environment.name}: {skip}")
+    for outcome in outcomes:
+        for skip in outcome.skips:
+            print(f"skip: {outcome.environment.name}: {skip}")
 
 
-def _row(one: Outcome) -> list[str]:
-    versions = [str(one.versions.get(package) or "-") for package in PACKAGES]
-    python = str(one.versions.get("python") or one.environment.python)
-    minutes = [f"{seconds / 60:.1f}" for seconds in (one.seconds, one.cpu_s)]
-    return [one.environment.name, python, *versions, one.result, *minutes]
+def _row(outcome: Outcome) -> list[str]:
+    versions = [str(outcome.versions.get(package) or "-") for package in PACKAGES]
+    python = str(outcome.versions.get("python") or outcome.environment.python)
+    minutes = [f"{seconds / 60:.1f}" for seconds in (outcome.seconds, outcome.cpu_s)]
+    return [outcome.environment.name, python, *versions, outcome.result, *minutes]
 
 
 if __name__ == "__main__":

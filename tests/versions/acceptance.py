@@ -102,18 +102,20 @@ def main_job(ground: Ground) -> Skips:
 
 def report(ground: Ground) -> Skips:
     """The main job's report is there, and is built again byte for byte."""
-    made = {
+    files = {
         path: path.read_bytes()
         for path in (ground.folder / "main").iterdir()
         if path.suffix in (".html", ".md", ".csv")
     }
-    names = {path.name for path in made}
+    names = {path.name for path in files}
     if not {"report.html", "report.md"} <= names:
         raise Wrong(f"the report is missing; there are {', '.join(sorted(names))}")
-    for path in made:
+    for path in files:
         path.unlink()
     run(ground, "report", [*ground.torchduet, "--visualize-logs", "main"])
-    other = [path.name for path, content in made.items() if not path.exists() or path.read_bytes() != content]
+    other = [
+        path.name for path, content in files.items() if not path.exists() or path.read_bytes() != content
+    ]
     if other:
         raise Wrong(f"--visualize-logs makes another {', '.join(other)}")
     return []
@@ -225,16 +227,16 @@ def planned(folder: Path) -> list[tuple[str, str, str]]:
 def skips_of(ground: Ground, step: str, expected: Iterable[tuple[str, str, str]]) -> Skips:
     """The reasons of skipped candidates. ``Wrong`` unless each expected one has one record that is fine."""
     wanted = [*expected]
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[str, str, str], dict[str, Any]] = {}
     for record in records(ground.folder / step):
         case = record["job"]["case"]
         key = (case["name"], case["mode"], record["candidate"])
-        if key in found:
+        if key in by_key:
             raise Wrong(f"{step}: two records of {' '.join(key)}")
-        found[key] = record
-    if not found or {*wanted} != {*found}:
-        missing = [" ".join(key) for key in wanted if key not in found]
-        more = [" ".join(key) for key in found if key not in wanted]
+        by_key[key] = record
+    if not by_key or {*wanted} != {*by_key}:
+        missing = [" ".join(key) for key in wanted if key not in by_key]
+        more = [" ".join(key) for key in by_key if key not in wanted]
         raise Wrong(
             f"{step}: records missing: {', '.join(missing) or 'none'}; others: {', '.join(more) or 'none'}"
         )
@@ -242,7 +244,7 @@ def skips_of(ground: Ground, step: str, expected: Iterable[tuple[str, str, str]]
     if bad:
         raise Wrong(f"{step}{bad}")
     reasons: dict[str, list[str]] = {}
-    for (model, mode, candidate), record in found.items():
+    for (model, mode, candidate), record in by_key.items():
         reason = record["failure"]["message"] if record["status"] == "skip" else _fault(ground, record)
         if reason:
             reasons.setdefault(reason, []).append(f"{model} {mode} {candidate}")
@@ -285,10 +287,10 @@ def facts(python: Path) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for line in done.stdout.splitlines():
-        found.update(json.loads(line))
-    return found
+        answers.update(json.loads(line))
+    return answers
 
 
 def clean(folder: Path) -> None:

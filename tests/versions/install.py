@@ -43,8 +43,8 @@ def interpreter(version: str) -> Path:
             text=True,
             check=False,
         )
-        found, _, executable = answer.stdout.strip().partition("\n")
-        if found == version:
+        own_version, _, executable = answer.stdout.strip().partition("\n")
+        if own_version == version:
             return Path(executable)  # itself, where the path was a script that starts it
     raise NoInterpreter(f"there is no Python {version} that works, on PATH or among pyenv's")
 
@@ -73,19 +73,19 @@ def build_wheel(folder: Path) -> Path:
     return wheel
 
 
-def made(environment: Environment, cache: Path, wheel: Path, say: Say) -> Path:
+def environment_python(environment: Environment, cache: Path, wheel: Path, say: Say) -> Path:
     """The environment's interpreter, with this wheel in it. It is made where it is not there as wanted."""
     folder = cache / environment.name
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f".{environment.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _made(environment, folder, wheel, say)
+        return _environment_python(environment, folder, wheel, say)
 
 
-def _made(environment: Environment, folder: Path, wheel: Path, say: Say) -> Path:
+def _environment_python(environment: Environment, folder: Path, wheel: Path, say: Say) -> Path:
     python = folder / "bin" / "python"
     stamp = folder / STAMP
-    wanted = _made_of(environment, wheel)
+    wanted = _stamp_of(environment, wheel)
     if not python.exists() or not stamp.exists() or stamp.read_text() != wanted:
         base = interpreter(environment.python)
         say(f"making it in {folder} with {base}")
@@ -114,7 +114,7 @@ def _installer(python: Path) -> list[str]:
     return [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
 
 
-def _made_of(environment: Environment, wheel: Path) -> str:
+def _stamp_of(environment: Environment, wheel: Path) -> str:
     """What the environment depends on: when it differs, the environment is made anew."""
     lines = [f"Python {environment.python}", *environment.requirements]
     if environment.constraints:
@@ -130,7 +130,7 @@ def _made_of(environment: Environment, wheel: Path) -> str:
 def _contents(wheel: Path) -> str:
     """The same for two wheels of the same files: another process may be using what is installed."""
     with zipfile.ZipFile(wheel) as archive:
-        return "".join(sorted(f"{one.CRC:08x} {one.filename}\n" for one in archive.infolist()))
+        return "".join(sorted(f"{entry.CRC:08x} {entry.filename}\n" for entry in archive.infolist()))
 
 
 def _checked(words: list[str]) -> None:

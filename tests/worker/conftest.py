@@ -49,7 +49,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Accelerator]:
     monkeypatch.setattr(gc, "enable", lambda: None)
     gc.disable()
     try:
-        with in_place_of_the_cpu(Accelerator()) as found:
-            yield found
+        with in_place_of_the_cpu(Accelerator()) as accelerator:
+            yield accelerator
     finally:
         enable()

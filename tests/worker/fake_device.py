@@ -40,9 +40,9 @@ LONGEST = 300
 def cases_of(suite: str) -> tuple[Case, ...]:
     """The curated cases at full scale: of training, or of inference where a suite has no training."""
     for mode in (Mode.TRAINING, Mode.INFERENCE):
-        found = load_suite(suite).cases(Setting(mode=mode, device_type="cuda", scale="full"))
-        if found:
-            return tuple(case for case in found if not case.skip)
+        cases = load_suite(suite).cases(Setting(mode=mode, device_type="cuda", scale="full"))
+        if cases:
+            return tuple(case for case in cases if not case.skip)
     return ()
 
 
@@ -86,16 +86,16 @@ def _step(case: Case, cast: torch.dtype | None) -> list[str]:
     args, kwargs, target = given
     with torch.set_grad_enabled(case.mode is Mode.TRAINING):
         output = module(*args, **kwargs)
-    made = dict(named_tensors(output, "output"))
+    results = dict(named_tensors(output, "output"))
     if case.mode is Mode.TRAINING:
         assert workload.loss is not None
-        made["loss"] = workload.loss(output, target)
-        made["loss"].backward()  # type: ignore[no-untyped-call]
+        results["loss"] = workload.loss(output, target)
+        results["loss"].backward()  # type: ignore[no-untyped-call]
         gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
         if not gradients:
             raise ValueError("no parameter has a gradient")
-        made |= gradients
-    return [name for name, tensor in made.items() if tensor.device.type != PLACE]
+        results |= gradients
+    return [name for name, tensor in results.items() if tensor.device.type != PLACE]
 
 
 def _moved(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:

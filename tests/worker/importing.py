@@ -41,7 +41,7 @@ def forbid() -> list[tuple[str, str]]:
         def ask(*given: Any, **named: Any) -> Any:
             if name in HARMLESS and not (given or named):
                 return real()
-            frames = [one for one in traceback.extract_stack()[:-1] if "importlib" not in one.filename]
+            frames = [frame for frame in traceback.extract_stack()[:-1] if "importlib" not in frame.filename]
             caller = frames[-1]
             asked.append((name, f"{caller.filename}:{caller.lineno} in {caller.name}"))
             raise AssertionError(f"{name} was called while a library was imported")

@@ -261,8 +261,8 @@ def changing(output: Callable[[Any], Any] = lambda output: output, loss: float =
 
     def plant(_: Program, forward: Forward) -> Forward:
         def run(*given: Any) -> tuple[Any, Any]:
-            of_eager, made = forward(*given)
-            return None if of_eager is None else of_eager * loss, output(made)
+            of_eager, result = forward(*given)
+            return None if of_eager is None else of_eager * loss, output(result)
 
         return run
 
@@ -337,8 +337,8 @@ def results(
     variant.restore()
     seed_everything(seed)
     with watch or nullcontext():
-        made = variant.step()
-    return variant.results(*made, cloned)
+        result = variant.step()
+    return variant.results(*result, cloned)
 
 
 # -- tensors made by hand ------------------------------------------------------------------------

@@ -64,12 +64,12 @@ def of_a_session(machine: Accelerator) -> None:
     ready.warm_up()
     rounds, recompiled = ready.measure(3)
     assert recompiled == {}
-    for one in rounds:
-        assert one.seconds == {BASELINE: about(0.030), "fast": about(0.015), "replayed": about(0.030)}
+    for timed_round in rounds:
+        assert timed_round.seconds == {BASELINE: about(0.030), "fast": about(0.015), "replayed": about(0.030)}
     changed, numbers, failed = ready.finish()
     assert (changed, failed) == ({}, {})
     kept: Any = numbers[BASELINE]["persistent_bytes"]
-    peaks = {name: found["peak_memory_bytes"] for name, found in numbers.items()}
+    peaks = {name: metrics["peak_memory_bytes"] for name, metrics in numbers.items()}
     # a forward keeps its activations until the backward, which needs as many
     assert peaks == {BASELINE: kept + 2000, "fast": kept + 2000, "replayed": kept + 5000}
 
@@ -95,9 +95,9 @@ def of_a_generation(machine: Accelerator) -> None:
     ready.open()
     assert ready.prepare("fast")[0] is Status.PASS
     ready.warm_up()
-    (one,), _ = ready.measure(1)
-    assert one.prefill_s == {BASELINE: about(0.010), "fast": about(0.005)}
-    assert one.seconds == {BASELINE: about(0.110), "fast": about(0.105)}
+    (timed_round,), _ = ready.measure(1)
+    assert timed_round.prefill_s == {BASELINE: about(0.010), "fast": about(0.005)}
+    assert timed_round.seconds == {BASELINE: about(0.110), "fast": about(0.105)}
 
 
 def of_a_single_step(machine: Accelerator) -> None:
@@ -172,11 +172,14 @@ def of_a_step_that_waits_for_the_host(machine: Accelerator) -> None:
     work = built(machine, forward_s=0.005, backward_s=0.020, host_s=(0.012, 0.008))
     ready = prepared(machine, {"fast": compile_it}, work)
     assert ready.warm_up()["iterations_per_sample"] == STREAM
-    (one,), _ = ready.measure(1)
-    assert one.seconds == {BASELINE: pytest.approx(0.025, rel=0.05), "fast": pytest.approx(0.022, rel=0.02)}
+    (timed_round,), _ = ready.measure(1)
+    assert timed_round.seconds == {
+        BASELINE: pytest.approx(0.025, rel=0.05),
+        "fast": pytest.approx(0.022, rel=0.02),
+    }
     ready.finish()
-    found = ready.conclude()
-    devices = {name: found.get(name, {}).get("device_s") for name in one.seconds}
+    metrics = ready.conclude()
+    devices = {name: metrics.get(name, {}).get("device_s") for name in timed_round.seconds}
     assert devices == {BASELINE: about(0.025), "fast": about(0.022)}
 
 
@@ -198,7 +201,7 @@ NO_NEED = {
 
 def places() -> dict[Place, str]:
     """The waits that are needed."""
-    found: dict[Place, str] = {}
+    functions: dict[Place, str] = {}
     counts: dict[tuple[str, str], int] = {}
     for place, function in sorted(waiting_places().items()):
         number = counts[place[0], function] = counts.get((place[0], function), 0) + 1
@@ -206,8 +209,8 @@ def places() -> dict[Place, str]:
             "onnxrt" in place[0] or "/ranks/" in place[0]
         )  # ranks are processes; the fake device has one
         if (place[0], function, number) not in NO_NEED and not elsewhere:
-            found[place] = function
-    return found
+            functions[place] = function
+    return functions
 
 
 PLACES = places()  # once: it parses every file of the harness
@@ -273,16 +276,16 @@ def test_rounds_begin_when_clock_and_power_have_settled(
     machine.now += 60.0
     warmed = ready.warm_up()
     rounds, _ = ready.measure(10)
-    times_s = [one.seconds[BASELINE] for one in rounds]
+    times_s = [timed_round.seconds[BASELINE] for timed_round in rounds]
     assert (times_s[0] > 0.85 * median(times_s)) is heated
     if not heated:
         return
     assert 1.0 <= float(warmed["heated_s"] or 0.0) < 10.0
-    found = ready.conclude()
-    assert found[""]["gpu_capped_share"] == 1.0
-    assert found[""]["gpu_throttle_reasons"] == "power cap"
-    assert "throttled_rounds" not in found[""]
-    clocks = [float(found[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "hungry")]
+    metrics = ready.conclude()
+    assert metrics[""]["gpu_capped_share"] == 1.0
+    assert metrics[""]["gpu_throttle_reasons"] == "power cap"
+    assert "throttled_rounds" not in metrics[""]
+    clocks = [float(metrics[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "hungry")]
     assert clocks[0] > clocks[1] > 800
 
 
@@ -301,7 +304,7 @@ def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -
     variant.step = braked
     rounds, _ = ready.measure(10)
     assert len(rounds) == 10
-    assert [one.seconds["plain"] for one in rounds] == [about(0.030)] * 10
+    assert [timed_round.seconds["plain"] for timed_round in rounds] == [about(0.030)] * 10
     assert ready.conclude()[""]["throttled_rounds"] == 1
 
 

@@ -76,9 +76,9 @@ def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_the_checked_resu
 def test_the_pool_of_a_second_candidate_with_graphs_is_unknown(machine: Accelerator) -> None:
     compilers = {"a": replaying(machine, 5000), "b": replaying(machine, 0), "plain": times(machine, 1.0)}
     ready = opened(machine, compilers)
-    found = {name: ready.prepare(name)[2]["cudagraph_pool_bytes"] for name in compilers}
-    assert 4500 <= int(found["a"] or 0) <= 5000  # of tensors; the pool has segments of 20,000
-    assert (found["b"], found["plain"]) == (None, 0)
+    pools = {name: ready.prepare(name)[2]["cudagraph_pool_bytes"] for name in compilers}
+    assert 4500 <= int(pools["a"] or 0) <= 5000  # of tensors; the pool has segments of 20,000
+    assert (pools["b"], pools["plain"]) == (None, 0)
     ready.warm_up()
     peaks = {name: numbers["peak_memory_bytes"] for name, numbers in ready.finish()[1].items()}
     assert peaks["b"] is None
@@ -235,9 +235,9 @@ def test_the_warm_up_goes_on_while_the_allocator_asks_the_driver(machine: Accele
         return step()
 
     variant.step = asking
-    found = ready.warm_up()
-    assert found["warmup_settled"]
-    assert int(found["warmup_rounds"] or 0) + 1 >= 7
+    warm_up = ready.warm_up()
+    assert warm_up["warmup_settled"]
+    assert int(warm_up["warmup_rounds"] or 0) + 1 >= 7
     ready.measure(2)
     numbers = ready.conclude()[""]
     assert (numbers["allocator_retries"], numbers["device_allocations"]) == (0, 0)
@@ -381,10 +381,10 @@ def test_an_error_that_stays_in_the_last_step_is_its_own_candidates(
     said: list[Activity] = []
     breaks = breaking(machine, lambda _: (said[-1].phase, said[-1].variant) == ("finish", "breaks"))
     compilers: Compilers = {"a": times(machine, 1.0), "breaks": breaks, "c": times(machine, 1.0)}
-    found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", tell=said.append)
-    statuses = {name: record.status for name, record in found.items()}
+    records = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", tell=said.append)
+    statuses = {name: record.status for name, record in records.items()}
     assert statuses == {"a": Status.PASS, "breaks": Status.FAIL_TO_RUN, "c": Status.PASS}
-    assert all(record.samples is not None for record in found.values())
+    assert all(record.samples is not None for record in records.values())
 
 
 def test_the_worker_ends_after_it(machine: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,8 +414,8 @@ def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be
     machine: Accelerator, tmp_path: Path, *, fresh: bool
 ) -> None:
     compilers: Compilers = {"breaks": breaking(machine, lambda step: step == 4), "plain": times(machine, 1.0)}
-    found = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", fresh=fresh)
-    broken, other = found["breaks"], found["plain"]
+    records = records_of(machine, lambda: built(machine), compilers, tmp_path / "log", fresh=fresh)
+    broken, other = records["breaks"], records["plain"]
     assert (broken.status, known(broken.failure).message) == (Status.FAIL_TO_RUN, ILLEGAL)
     assert other.status is (Status.PASS if fresh else Status.INFRA_ERROR)
     assert other.notes[0] == "measured in a fresh worker after breaks ended as fail_to_run"

@@ -197,9 +197,9 @@ def test_graphs_and_breaks_are_counted() -> None:
 
     counters["graph_break"].clear()  # of other tests: a reason that is known already is no new one
     compiled = torch.compile(broken, backend="aot_eager")
-    found = counted(lambda: compiled(torch.ones(3)))
-    assert (found["unique_graphs"], found["calls_captured"]) == (2, 2)
-    assert (found["graph_breaks"], found["unique_graph_breaks"]) == (1, 1)
+    counts = counted(lambda: compiled(torch.ones(3)))
+    assert (counts["unique_graphs"], counts["calls_captured"]) == (2, 2)
+    assert (counts["graph_breaks"], counts["unique_graph_breaks"]) == (1, 1)
     assert set(counted(lambda: compiled(torch.ones(3))).values()) == {0}
 
 

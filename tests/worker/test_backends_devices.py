@@ -45,12 +45,12 @@ def program(**options: Any) -> Program:
 def test_onnx_runtime_leaves_its_results_on_the_device(
     monkeypatch: pytest.MonkeyPatch, name: str, place: tuple[str, str, int], provider: tuple[str, object]
 ) -> None:
-    made = program()
+    subject = program()
     given, places, calls = list[torch.Tensor](), list[object](), list[str]()
     binding = SimpleNamespace(
         bind_ortvalue_input=lambda name, value: given.append(value),
         bind_output=lambda *place: places.append(place),
-        get_outputs=lambda: [made.module(*given).detach()],
+        get_outputs=lambda: [subject.module(*given).detach()],
     )
 
     def session(path: str, options: object, providers: list[Any]) -> SimpleNamespace:
@@ -73,9 +73,9 @@ def test_onnx_runtime_leaves_its_results_on_the_device(
     monkeypatch.setattr(captured, "device_of", lambda _: name)
     kind = type(devices.named(name))
     monkeypatch.setattr(kind, "synchronize", lambda _: calls.append("wait"))
-    compiled = onnxrt.compile(made)
+    compiled = onnxrt.compile(subject)
     _, output = compiled.forward((GIVEN,), {}, None)
-    assert torch.equal(output, made.module(GIVEN))
+    assert torch.equal(output, subject.module(GIVEN))
     assert places == [place]
     assert calls == ["wait", "run"]
 
@@ -90,11 +90,11 @@ def test_onnx_runtime_that_fell_back_to_the_cpu_is_refused(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    made, seen = program(), list[object]()
+    subject, seen = program(), list[object]()
 
     def machine(built: object, device: object) -> dict[str, Callable[..., list[torch.Tensor]]]:
         seen.extend([built, device])
-        return {"main": lambda *given: [made.module(*given).detach()]}
+        return {"main": lambda *given: [subject.module(*given).detach()]}
 
     relax = SimpleNamespace(VirtualMachine=machine)
     module = SimpleNamespace(
@@ -113,8 +113,8 @@ def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(captured, "device_of", lambda _: SimpleNamespace(type=kind))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     monkeypatch.setenv(tvm.SPINS, "1")
-    _, output = tvm.compile(made).forward((GIVEN,), {}, None)
-    assert torch.equal(output, made.module(GIVEN))
+    _, output = tvm.compile(subject).forward((GIVEN,), {}, None)
+    assert torch.equal(output, subject.module(GIVEN))
     device = ("cuda", 3) if kind == "cuda" else ("cpu", 0)
     assert seen == [("built for", device), device]
 
@@ -216,10 +216,10 @@ def test_a_fuser_is_one_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.jit, "fuser", fuser)
     monkeypatch.setattr(torch._C, "_llvm_enabled", lambda: False)
-    made = program(fuser="nnc")
+    subject = program(fuser="nnc")
     with pytest.raises(RuntimeError, match="built without LLVM"):
-        torchscript.with_fuser(made.forward(), made)
+        torchscript.with_fuser(subject.forward(), subject)
     parameter = SimpleNamespace(is_cuda=True)
-    monkeypatch.setattr(made.module, "parameters", lambda: iter([parameter]))
-    torchscript.with_fuser(made.forward(), made)((GIVEN,), {}, None)
+    monkeypatch.setattr(subject.module, "parameters", lambda: iter([parameter]))
+    torchscript.with_fuser(subject.forward(), subject)((GIVEN,), {}, None)
     assert seen == ["fuser1"]

@@ -41,11 +41,11 @@ def judged(name: str, subject: Trial, **options: Any) -> list[Judgment]:
     compiled = load_backend(name)(replace(variant.program, options=CompilerOptions(**options)))
     assert compiled.compiler_calls() == 0  # the capture is made at the first call
     variant.use(compiled.forward)
-    found = subject.wrong(variant)
+    judgments = subject.wrong(variant)
     assert compiled.compiler_calls() == 1
     assert compiled.region == "forward"
-    assert [judgment.name for judgment in subject.wrong(variant)] == [judgment.name for judgment in found]
-    return found
+    assert [judgment.name for judgment in subject.wrong(variant)] == [judgment.name for judgment in judgments]
+    return judgments
 
 
 @pytest.mark.parametrize("name", AHEAD)

@@ -57,10 +57,10 @@ def run(of: Program, forward: Any, args: tuple[Any, ...] | None = None) -> Any:
     ],
 )
 def test_a_setting_has_the_type_that_inductor_wants(pair: str, value: object) -> None:
-    found = inductor_settings([pair])
-    assert found == {pair.partition("=")[0]: value}
-    assert type(next(iter(found.values()))) is type(value)
-    torch._inductor.config.patch(found)  # and it takes it
+    settings = inductor_settings([pair])
+    assert settings == {pair.partition("=")[0]: value}
+    assert type(next(iter(settings.values()))) is type(value)
+    torch._inductor.config.patch(settings)  # and it takes it
 
 
 def test_a_setting_that_inductor_does_not_know_is_refused_with_the_closest() -> None:
@@ -96,10 +96,10 @@ def test_a_value_of_another_type_is_refused(pair: str) -> None:
 
 def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
     asked = program(inductor_config=("triton.cudagraphs=false",), freezing=True)
-    found = all_settings(asked, "max-autotune")
-    assert found["max_autotune"] is True
-    assert found["triton.cudagraphs"] is False
-    assert found["freezing"] is True
+    settings = all_settings(asked, "max-autotune")
+    assert settings["max_autotune"] is True
+    assert settings["triton.cudagraphs"] is False
+    assert settings["freezing"] is True
     assert "freezing" not in all_settings(program(mode=Mode.TRAINING, freezing=True))
 
 
@@ -159,8 +159,8 @@ def test_another_batch_is_no_recompilation_where_it_may_change(option: str) -> N
 
 
 def test_a_batch_of_one_cannot_be_dynamic_and_a_note_says_so() -> None:
-    one = inference(nn.Linear(4, 4), torch.ones(1, 4)).variant().program
-    asked = replace(one, options=CompilerOptions(dynamic_batch=True))
+    subject = inference(nn.Linear(4, 4), torch.ones(1, 4)).variant().program
+    asked = replace(subject, options=CompilerOptions(dynamic_batch=True))
     (note,) = load_backend("aot_eager")(asked).notes
     assert note == "aot_eager: --dynamic-batch-only was not used: torch specializes on a batch of one"
 
@@ -328,10 +328,10 @@ def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatc
 
 def test_the_probe_tells_of_those_named_and_of_nobody_else() -> None:
     names = ["cudagraphs", "aot_ts"]
-    found = probed(["cpu", *names])
-    assert list(found) == names
-    assert found["cudagraphs"]["why"] == "CUDA graphs need a CUDA device"
-    assert (found["aot_ts"]["why"], found["aot_ts"]["modes"]) == (None, [])
+    answers = probed(["cpu", *names])
+    assert list(answers) == names
+    assert answers["cudagraphs"]["why"] == "CUDA graphs need a CUDA device"
+    assert (answers["aot_ts"]["why"], answers["aot_ts"]["modes"]) == (None, [])
 
 
 def test_weights_that_torch_2_0_packs_without_being_asked_are_constants() -> None:

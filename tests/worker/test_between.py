@@ -29,7 +29,7 @@ class Model(nn.Module):
     """Linear and normalized; another version may have another ``eps``, or change its output and input."""
 
     def __init__(
-        self, eps: float = 1e-5, width: int = 16, change: Callable[..., Any] = lambda made, x: made
+        self, eps: float = 1e-5, width: int = 16, change: Callable[..., Any] = lambda output, x: output
     ) -> None:
         super().__init__()
         self.first = nn.Linear(8, width)
@@ -62,8 +62,8 @@ def test_weights_and_inputs_are_imported(tmp_path: Path) -> None:
     first.args[0].requires_grad_(requires_grad=False)
     second.args[0].requires_grad_()
     export(tmp_path / "x", first, None, 4096.0)
-    found, taken = imported(tmp_path / "x", second)
-    assert (found.problem, found.loss_scale) == ("", 4096.0)
+    parcel, taken = imported(tmp_path / "x", second)
+    assert (parcel.problem, parcel.loss_scale) == ("", 4096.0)
     for name, value in first.module.state_dict().items():
         assert torch.equal(taken.module.state_dict()[name], value)
     assert torch.equal(taken.args[0], first.args[0])
@@ -93,9 +93,9 @@ def test_another_model_is_said_to_be_one(
 
 def test_complex_buffers_travel(tmp_path: Path) -> None:
     def make(seed: int) -> Workload:
-        found = workload(seed)
-        found.module.register_buffer("angles", torch.polar(torch.ones(3), torch.randn(3)))
-        return found
+        work = workload(seed)
+        work.module.register_buffer("angles", torch.polar(torch.ones(3), torch.randn(3)))
+        return work
 
     first = make(1)
     export(tmp_path / "x", first, None)
@@ -125,18 +125,18 @@ def two_sessions(
 
 def agreement(folder: Path, of: Job, ours: Build = SECOND, theirs: Build = FIRST) -> tuple[Parity, str]:
     _, other = two_sessions(folder, of, ours, theirs)
-    _, found, notes = other.cross_parity()
-    return known(found), "".join(notes)
+    _, parity, notes = other.cross_parity()
+    return known(parity), "".join(notes)
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.series
 def test_two_environments_of_one_torch_agree(tmp_path: Path, mode: Mode, dtype: str) -> None:
-    found, note = agreement(tmp_path, job(mode, dtype))
-    assert found.failed == 0
-    assert found.reference == "fp64"
-    assert found.tensors > (5 if mode is Mode.TRAINING else 0)
+    parity, note = agreement(tmp_path, job(mode, dtype))
+    assert parity.failed == 0
+    assert parity.reference == "fp64"
+    assert parity.tensors > (5 if mode is Mode.TRAINING else 0)
     assert note == ""
 
 
@@ -146,21 +146,21 @@ def test_the_reference_environment_chooses_the_scale_of_float16s_loss(tmp_path: 
         return replace(workload(1), loss=lambda out, target: 50 * nn.functional.cross_entropy(out, target))
 
     both = two_sessions(tmp_path, job(dtype="float16"), theirs=louder)
-    scales = [one._bench.loss_scale for one in both]
+    scales = [session._bench.loss_scale for session in both]
     assert 1.0 < scales[0] == scales[1] < 2.0**12  # its own would be larger
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.series
 def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
-    found, _ = agreement(tmp_path, job(mode), lambda: workload(2, Model(eps=0.05)))
-    assert found.failed > 0
-    assert known(found.worst).failure is not None
+    parity, _ = agreement(tmp_path, job(mode), lambda: workload(2, Model(eps=0.05)))
+    assert parity.failed > 0
+    assert known(parity.worst).failure is not None
 
 
-def with_noise(made: torch.Tensor, _: object) -> torch.Tensor:
+def with_noise(output: torch.Tensor, _: object) -> torch.Tensor:
     """Adds what no seed decides."""
-    return made + torch.rand(1, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
+    return output + torch.rand(1, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
 
 
 @pytest.mark.slow
@@ -172,19 +172,19 @@ def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
-    found, _ = agreement(tmp_path, job(), lambda: workload(2, Model(width=8)))
-    assert found.failed == 1
-    assert str(known(found.worst).failure).startswith("another model: parameter first.weight")
+    parity, _ = agreement(tmp_path, job(), lambda: workload(2, Model(width=8)))
+    assert parity.failed == 1
+    assert str(known(parity.worst).failure).startswith("another model: parameter first.weight")
 
 
 @pytest.mark.parametrize(("size", "fails"), [(2e-7, False), (1e-3, True)])
 @pytest.mark.series
 def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: bool) -> None:
-    rough = Model(change=lambda made, _: made * (1 + size * torch.sin(1e4 * made)))
-    found, _ = agreement(tmp_path, job(Mode.INFERENCE), lambda: workload(2, rough))
-    assert bool(found.failed) is fails
+    rough = Model(change=lambda output, _: output * (1 + size * torch.sin(1e4 * output)))
+    parity, _ = agreement(tmp_path, job(Mode.INFERENCE), lambda: workload(2, rough))
+    assert bool(parity.failed) is fails
     if fails:
-        words = str(known(known(found).worst).failure)
+        words = str(known(known(parity).worst).failure)
         assert "noisy eager: " in words
         assert words.endswith("eager is nearer to fp64")
 
@@ -192,13 +192,13 @@ def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: boo
 @pytest.mark.slow
 def test_an_output_that_only_one_returns_is_a_note(tmp_path: Path) -> None:
     def of(seed: int, change: Callable[..., Any]) -> Workload:
-        made = workload(seed, Model(change=change))
-        return replace(made, loss=lambda out, y: nn.functional.cross_entropy(out["logits"], y))
+        work = workload(seed, Model(change=change))
+        return replace(work, loss=lambda out, y: nn.functional.cross_entropy(out["logits"], y))
 
-    terse = partial(of, 1, lambda made, _: {"logits": made})
-    talkative = partial(of, 2, lambda made, x: {"logits": made, "hidden": x})
-    found, note = agreement(tmp_path, job(), talkative, terse)
-    assert found.failed == 0
+    terse = partial(of, 1, lambda output, _: {"logits": output})
+    talkative = partial(of, 2, lambda output, x: {"logits": output, "hidden": x})
+    parity, note = agreement(tmp_path, job(), talkative, terse)
+    assert parity.failed == 0
     assert note == "not compared between environments, because only one has them: output.hidden"
 
 
@@ -250,9 +250,9 @@ def test_generation_goes_on_with_the_reference_s_tokens(tmp_path: Path) -> None:
     def drive(call: Any, module: Any, args: Any, lap: Any, forced: Any) -> dict[str, torch.Tensor]:
         token, chosen, logits = args[0], [], []
         for place in range(4):
-            found = call(token)
-            logits.append(found)
-            chosen.append(found.argmax(-1))
+            step_logits = call(token)
+            logits.append(step_logits)
+            chosen.append(step_logits.argmax(-1))
             token = chosen[-1] if forced is None else forced[:, place]
             if place == 0:
                 lap()
@@ -267,7 +267,7 @@ def test_generation_goes_on_with_the_reference_s_tokens(tmp_path: Path) -> None:
         return Workload(module=module, args=(torch.randint(0, 11, (2,)),), drive=drive)
 
     of = job(Mode.GENERATE)
-    found, _ = agreement(tmp_path, of, lambda: make(2), lambda: make(1))
-    assert found.failed == 0
+    parity, _ = agreement(tmp_path, of, lambda: make(2), lambda: make(1))
+    assert parity.failed == 0
     wrong, _ = agreement(tmp_path, of, lambda: make(2, 0.05), lambda: make(1))
     assert wrong.failed > 0

@@ -107,8 +107,8 @@ class AtTheKink(nn.Module):
         if self.backwards:  # another order of the same sums
             x, weight = x.flip(-1), weight.flip(-1)
         hidden = nn.functional.relu(nn.functional.linear(x, weight, self.lower.bias))
-        made: torch.Tensor = self.upper(hidden)
-        return made
+        output: torch.Tensor = self.upper(hidden)
+        return output
 
 
 def at_the_kink(seed: int) -> Workload:
@@ -187,8 +187,8 @@ def test_every_tensor_and_call_has_its_figures(tmp_path: Path) -> None:
     assert outcomes.pop("output") == "pass"
     assert set(outcomes.values()) == {"fail"}
     ((_, tensors),) = read_figures(tmp_path, [make_record(job, "wrong")]).items()
-    assert [one.tensor for one in tensors][-2:] == ["output", "loss"]
-    off = {one.tensor: one.candidate or 0.0 for one in tensors}
+    assert [tensor.tensor for tensor in tensors][-2:] == ["output", "loss"]
+    off = {tensor.tensor: tensor.candidate or 0.0 for tensor in tensors}
     assert 0.0199 < off["gradient.0.weight"] < 0.0201
     assert off["output"] < 1e-6
 
@@ -283,8 +283,8 @@ def test_a_fifth_of_the_values_may_be_noise_and_a_clear_error_fails_all_the_same
     def outputs(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (x, *(x * n for n in range(2, 8 - noise)), *(cancels(x + n) for n in range(noise)))
 
-    found, parity, _ = with_output(outputs, factor)
-    assert found is status
+    outcome, parity, _ = with_output(outputs, factor)
+    assert outcome is status
     assert len(parity.noise_tensors) == noise
     assert bool(parity.unjudged) is (noise > 1)
     if status is Status.CANNOT_JUDGE:

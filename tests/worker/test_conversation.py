@@ -94,13 +94,13 @@ def test_a_whole_conversation_with_a_model_that_prints(worker: WorkerProcess, tm
     assert reply["metrics"]["iterations_per_sample"] == 1
     assert len(reply["first_calls_s"]["eager"]) == 3 + reply["metrics"]["warmup_rounds"]
     reply = ask(worker, "measure", job=None, rounds=3, within_s=60.0, candidates=["eager"])["ok"]
-    rounds = [from_json(Round, one) for one in reply["rounds"]]
-    assert [sorted(one.order) for one in rounds] == [[BASELINE, "eager"]] * 3
+    rounds = [from_json(Round, entry) for entry in reply["rounds"]]
+    assert [sorted(timed_round.order) for timed_round in rounds] == [[BASELINE, "eager"]] * 3
     assert reply["recompiled"] == {}
     assert worker.activity() == Activity(phase="measure", variant=BASELINE, rounds=3)
 
     reply = ask(worker, "measure", job=None, rounds=9, within_s=0.0, candidates=[])["ok"]
-    assert [one["order"] for one in reply["rounds"]] == [[BASELINE]]  # no time for more
+    assert [entry["order"] for entry in reply["rounds"]] == [[BASELINE]]  # no time for more
     metrics = ask(worker, "finish", job=None)["ok"]["metrics"]
     assert set(metrics) == {BASELINE}
     assert metrics[BASELINE]["peak_memory_bytes"] > 0

@@ -106,14 +106,14 @@ def test_a_broken_file_costs_its_own_numbers_only(
 
 
 def test_what_committed_records_hold_is_declared() -> None:
-    found: set[str] = set()
+    names: set[str] = set()
     for path in (ROOT / "results").rglob("records.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             if isinstance(record.get("metrics"), dict) and "job" in record:
-                found |= record["metrics"].keys()
-    assert len(found) > 40
-    assert found - metrics.declared().by_name.keys() == set()
+                names |= record["metrics"].keys()
+    assert len(names) > 40
+    assert names - metrics.declared().by_name.keys() == set()
 
 
 @pytest.mark.parametrize("metric", metrics.declared().metrics, ids=lambda metric: str(metric.name))

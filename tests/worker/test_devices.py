@@ -75,10 +75,10 @@ class Fake(SimpleNamespace):
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
-    found = Fake()
+    fake_module = Fake()
     for kind in (devices.Cuda, devices.Xpu):
-        monkeypatch.setattr(kind, "_module", lambda _: found)
-    return found
+        monkeypatch.setattr(kind, "_module", lambda _: fake_module)
+    return fake_module
 
 
 KINDS = ("cuda:1", "xpu:1")
@@ -197,9 +197,9 @@ def test_generators_and_the_current_device_are_put_back(fake: Fake) -> None:
 
 def test_the_environment_says_what_nobody_has_tried(fake: Fake) -> None:
     assert "device_untried" not in describe(torch.device("cpu"))
-    found = describe(torch.device("xpu:0"))
-    assert found["device_untried"] == "nobody has tried xpu yet: check by hand"
-    assert found["device_name"] == "Fake xpu:0"
+    facts = describe(torch.device("xpu:0"))
+    assert facts["device_untried"] == "nobody has tried xpu yet: check by hand"
+    assert facts["device_name"] == "Fake xpu:0"
 
 
 @pytest.mark.parametrize(
@@ -218,11 +218,11 @@ def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
 def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
     monkeypatch.setattr(devices, "nvidia_driver", lambda: "570.86.15")
-    found = devices.named("cuda:1").facts()
-    assert (found["cudnn"], found["driver"]) == (92600, "570.86.15")
-    assert (found["gpu_capability"], found["gpu_multiprocessors"]) == ("9.0", 132)
-    assert (found["gpu_memory_bytes"], found["gpu_memory_free_bytes"]) == (80 << 30, 70 << 30)
-    assert "device_untried" not in found
+    facts = devices.named("cuda:1").facts()
+    assert (facts["cudnn"], facts["driver"]) == (92600, "570.86.15")
+    assert (facts["gpu_capability"], facts["gpu_multiprocessors"]) == ("9.0", 132)
+    assert (facts["gpu_memory_bytes"], facts["gpu_memory_free_bytes"]) == (80 << 30, 70 << 30)
+    assert "device_untried" not in facts
 
 
 def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,9 +282,9 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(
 ) -> None:
     cuda = torch.device("cuda:1")
     nvml(pynvml(works=True))
-    found = known(gpu_of(cuda))
-    assert (found.energy_j(), found.power_w()) == (5.0, 300.0)
-    assert found.facts() == {
+    gpu = known(gpu_of(cuda))
+    assert (gpu.energy_j(), gpu.power_w()) == (5.0, 300.0)
+    assert gpu.facts() == {
         "gpu_clock_limit_mhz": 1980,
         "gpu_power_limit_w": 350.0,
         "gpu_ecc": True,
@@ -306,8 +306,8 @@ def test_the_environment_tells_one_card_of_a_model_from_another(
     fake: Fake, nvml: Callable[..., None]
 ) -> None:
     nvml(pynvml(works=True))
-    found = describe(torch.device("cuda:1"))
-    assert (found["gpu_power_limit_w"], found["gpu_multiprocessors"]) == (350.0, 132)
+    facts = describe(torch.device("cuda:1"))
+    assert (facts["gpu_power_limit_w"], facts["gpu_multiprocessors"]) == (350.0, 132)
 
 
 @pytest.mark.parametrize(
@@ -328,8 +328,8 @@ def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     expected = {"cuda": 2, "xpu": 2, "mps": 0}
     assert devices.counts() == expected
-    found = probe.packages()
-    assert (found["devices"], found["cuda"]) == (expected, torch.version.cuda)
+    facts = probe.packages()
+    assert (facts["devices"], facts["cuda"]) == (expected, torch.version.cuda)
 
 
 @pytest.mark.parametrize(

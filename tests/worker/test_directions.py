@@ -95,8 +95,8 @@ def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> No
     for hook in hooks:
         hook.remove()
     assert all(0.7 <= size <= 1.42 for size in sizes.values()), sizes
-    for one in undo:
-        one()
+    for restore in undo:
+        restore()
     assert all(torch.equal(before[name], parameter) for name, parameter in module.named_parameters())
 
 
@@ -230,7 +230,7 @@ def test_a_part_that_is_too_large_is_named_although_it_is_below_the_roundings(fa
     right = {"output": (exact + 1e-5 * drawn(20000, 5)).bfloat16()}
     assert not any(judgment.beyond for judgment in of_parts(truth, right))
     wrong = {"output": (exact + (factor - 1) * 0.02 * y).bfloat16()}  # a fifth of a percent of the output
-    (judgment,) = (found for found in of_parts(truth, wrong) if found.beyond)
+    (judgment,) = (judgment for judgment in of_parts(truth, wrong) if judgment.beyond)
     assert judgment.name == "the result of bmm"
     assert judgment.error.slope == pytest.approx(factor - 1, rel=0.2)
     size = "large" if factor > 1 else "small"
@@ -258,17 +258,17 @@ def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> N
             return dict(named_tensors(module(x), "output"))
 
     other = module(x.flip(0)).detach()
-    found = Directions.measure(run, lambda: {"output": other})
-    assert found is not None
-    assert list(found.names) == [
+    directions = Directions.measure(run, lambda: {"output": other})
+    assert directions is not None
+    assert list(directions.names) == [
         "the result of addmm (part 1 of 2)",
         "the result of addmm (part 2 of 2)",
         "the change of the outputs with the inputs",
     ]
     output = module(x).detach()
     size = float(output.square().mean().sqrt())
-    assert torch.allclose(found.rows[1], output.flatten() / size)
-    assert torch.allclose(found.rows[2], (output - other).flatten() / size)
+    assert torch.allclose(directions.rows[1], output.flatten() / size)
+    assert torch.allclose(directions.rows[2], (output - other).flatten() / size)
     assert Directions.measure(lambda _: {"output": x}, lambda: {"output": x}) is None  # no part
 
 

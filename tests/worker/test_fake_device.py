@@ -34,10 +34,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("suite", suite_names())
 def test_every_case_runs_on_another_device(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found = {f"{suite} {case.name}": fake_device.error_of(case) for case in fake_device.cases_of(suite)}
-    wrong = {name: error for name, error in found.items() if error is not None}
+    errors = {f"{suite} {case.name}": fake_device.error_of(case) for case in fake_device.cases_of(suite)}
+    wrong = {name: error for name, error in errors.items() if error is not None}
     assert {name: error for name, error in wrong.items() if name not in EXCEPTIONS} == {}
-    assert [name for name in EXCEPTIONS if name in found and name not in wrong] == []
+    assert [name for name in EXCEPTIONS if name in errors and name not in wrong] == []
 
 
 class Scaled(nn.Linear):

@@ -19,7 +19,7 @@ EVERYWHERE = ("stale input", "baked weight", "every third step", "swapped heads"
 
 def case(mode: Mode, name: str = "MLP_addition") -> Case:
     cases = load_suite("tiny_gpt").cases(Setting(mode=mode, device_type="cpu", scale="tiny"))
-    return next(one for one in cases if one.name == name)
+    return next(entry for entry in cases if entry.name == name)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ def case(mode: Mode, name: str = "MLP_addition") -> Case:
 )
 @pytest.mark.series
 def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: Mode, dtype: str) -> None:
-    found = list(cell(case(mode), dtype, (0.02,), EVERYWHERE))
-    assert [(one.kind, one.status) for one in found[:1]] == [("", "pass")]
-    planted = {one.kind: one for one in found[1:]}
+    outcomes = list(cell(case(mode), dtype, (0.02,), EVERYWHERE))
+    assert [(outcome.kind, outcome.status) for outcome in outcomes[:1]] == [("", "pass")]
+    planted = {outcome.kind: outcome for outcome in outcomes[1:]}
     assert set(planted) == set(EVERYWHERE)
-    assert all(one.ours for one in planted.values())
+    assert all(outcome.ours for outcome in planted.values())
     assert not planted["stale input"].field
     assert not planted["baked weight"].field
     assert planted["stale input"].found_by == "call 4, on other inputs and weights"
@@ -39,16 +39,16 @@ def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: 
 
 def test_faults_of_memory_and_of_late_calls_are_found() -> None:
     kinds = ("alias of a weight", "overwritten output", *LATE_CALLS)
-    found = {one.kind: one for one in cell(case(Mode.INFERENCE), "float32", (), kinds)}
-    assert set(found) == {"", *kinds}
-    assert [kind for kind, one in found.items() if one.ours] == [kind for kind in found if kind]
-    assert {found[kind].found_by for kind in LATE_CALLS} == {"the rounds"}
+    by_kind = {outcome.kind: outcome for outcome in cell(case(Mode.INFERENCE), "float32", (), kinds)}
+    assert set(by_kind) == {"", *kinds}
+    assert [kind for kind, outcome in by_kind.items() if outcome.ours] == [kind for kind in by_kind if kind]
+    assert {by_kind[kind].found_by for kind in LATE_CALLS} == {"the rounds"}
 
 
 @pytest.mark.slow
 def test_sizes_matter_in_full_precision() -> None:
-    found = list(cell(case(Mode.TRAINING), "float32", (1e-6, 0.005), ("scale", "gradient of a weight")))
-    assert {(one.kind, one.size): one.ours for one in found if one.kind} == {
+    outcomes = list(cell(case(Mode.TRAINING), "float32", (1e-6, 0.005), ("scale", "gradient of a weight")))
+    assert {(outcome.kind, outcome.size): outcome.ours for outcome in outcomes if outcome.kind} == {
         ("scale", 1e-6): False,
         ("scale", 0.005): True,
         ("gradient of a weight", 1e-6): False,
@@ -71,7 +71,7 @@ def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.Monke
     monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)
     monkeypatch.setitem(cast("dict[str, object]", CHANGES), "every fifth call", SIZED["one element"])
     gpt = case(Mode.INFERENCE, "GPT_150k")
-    assert [one.kind for one in cell(gpt, "float32", (0.1,), ("one element", "every fifth call"))] == [""]
+    assert [o.kind for o in cell(gpt, "float32", (0.1,), ("one element", "every fifth call"))] == [""]
 
 
 def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Outcome:
@@ -87,7 +87,7 @@ def rows_of(text: str) -> list[list[str]]:
 def test_the_table_counts_what_each_rule_found_and_what_was_a_false_alarm() -> None:
     scales = (outcome("scale", "pass"), outcome("scale", "fail_accuracy", field=True))
     others = (("baked weight", "RuntimeError"), ("", "pass"), ("untouched inductor", "fail_accuracy"))
-    text = tables([*scales, *(outcome(*one) for one in others)])
+    text = tables([*scales, *(outcome(*row) for row in others)])
     rows = rows_of(text)
     assert ["scale", "1 %", "1 / 2", "1 / 2"] in rows
     assert ["baked weight", "", "1 / 1", "0 / 1"] in rows

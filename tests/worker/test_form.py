@@ -25,8 +25,8 @@ class Cache:
 
 
 def several(x: torch.Tensor, line: nn.Linear) -> dict[str, Any]:
-    made = line(x)
-    return {"logits": made, "steps": 7, "name": "a", "none": None, "cache": Cache(made + 1)}
+    logits = line(x)
+    return {"logits": logits, "steps": 7, "name": "a", "none": None, "cache": Cache(logits + 1)}
 
 
 def with_output(change: Any) -> Verdict:

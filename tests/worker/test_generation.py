@@ -36,9 +36,9 @@ def variant(of: Workload, dtype: str = "float32", *, exact: bool = False) -> Var
     return Variant(replica(of, CPU, of_type.cast, training=False, exact=exact), of_type, CPU)
 
 
-def generated(one: Variant) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = one.step()[1]
-    return found
+def generated(subject: Variant) -> dict[str, torch.Tensor]:
+    results: dict[str, torch.Tensor] = subject.step()[1]
+    return results
 
 
 def by_transformers(of: Workload) -> torch.Tensor:
@@ -63,27 +63,27 @@ def by_transformers(of: Workload) -> torch.Tensor:
 @pytest.mark.filterwarnings("ignore")  # of generate's settings
 def test_the_tokens_are_those_of_transformers(name: str) -> None:
     of = workload(name)
-    found = generated(variant(of))
-    assert found["tokens"].dtype == torch.int64
-    assert found["tokens"].shape == (2, NEW)
-    assert len(set(found["tokens"].flatten().tolist())) > 2
-    assert torch.equal(found["tokens"], by_transformers(of))
+    results = generated(variant(of))
+    assert results["tokens"].dtype == torch.int64
+    assert results["tokens"].shape == (2, NEW)
+    assert len(set(results["tokens"].flatten().tolist())) > 2
+    assert torch.equal(results["tokens"], by_transformers(of))
 
 
 def test_logits_are_those_that_the_choices_were_made_from() -> None:
-    found = generated(variant(workload("llama", 11)))
-    assert list(found) == ["tokens", *(f"logits.{step}" for step in (1, 2, 4, 8, 11))]
+    results = generated(variant(workload("llama", 11)))
+    assert list(results) == ["tokens", *(f"logits.{step}" for step in (1, 2, 4, 8, 11))]
     for step in (1, 2, 4, 8, 11):
-        logits = found[f"logits.{step}"]
+        logits = results[f"logits.{step}"]
         assert logits.shape == (2, generators.VOCABULARY)
-        assert torch.equal(logits.argmax(dim=-1), found["tokens"][:, step - 1])
+        assert torch.equal(logits.argmax(dim=-1), results["tokens"][:, step - 1])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_cache_is_emptied_and_stays_where_it_is(name: str) -> None:
-    one = variant(workload(name))
-    module: Any = one.program.module
-    first = generated(one)
+    subject = variant(workload(name))
+    module: Any = subject.program.module
+    first = generated(subject)
 
     def addresses() -> list[int]:
         both = (getattr(module.cache, part, module.cache) for part in CACHES)
@@ -91,7 +91,7 @@ def test_the_cache_is_emptied_and_stays_where_it_is(name: str) -> None:
 
     before = addresses()
     for _ in range(2):
-        again = generated(one)
+        again = generated(subject)
         assert all(torch.equal(first[name], again[name]) for name in first)
     assert addresses() == before
     assert not [name for name, _ in module.named_buffers() if "cache" in name]  # nothing to compare
@@ -99,33 +99,33 @@ def test_the_cache_is_emptied_and_stays_where_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama", "whisper"])
 def test_forced_tokens_are_read_and_choices_reported(name: str) -> None:
-    one = variant(workload(name))
-    free = generated(one)
+    subject = variant(workload(name))
+    free = generated(subject)
     forced = (free["tokens"] + 1) % generators.VOCABULARY
-    one.drive_with(forced=forced)
-    led = generated(one)
+    subject.drive_with(forced=forced)
+    led = generated(subject)
     assert torch.equal(led["logits.1"], free["logits.1"])
     assert torch.equal(led["tokens"][:, 0], free["tokens"][:, 0])
     assert not torch.equal(led["logits.2"], free["logits.2"])
     assert not torch.equal(led["tokens"], free["tokens"])
     assert not torch.equal(led["tokens"], forced)
-    one.drive_with(forced=free["tokens"])
-    assert torch.equal(generated(one)["tokens"], free["tokens"])
+    subject.drive_with(forced=free["tokens"])
+    assert torch.equal(generated(subject)["tokens"], free["tokens"])
 
 
 @pytest.mark.parametrize("name", ["llama", "whisper"])
 def test_there_is_one_lap_right_after_the_first_call(name: str) -> None:
-    one = variant(workload(name))
+    subject = variant(workload(name))
     said: list[str] = []
-    forward = one.program.forward()
+    forward = subject.program.forward()
 
     def noted(*given: Any) -> Any:
         said.append("call")
         return forward(*given)
 
-    one.use(noted)
-    one.drive_with(lap=lambda: said.append("lap"))
-    generated(one)
+    subject.use(noted)
+    subject.drive_with(lap=lambda: said.append("lap"))
+    generated(subject)
     assert said == ["call", "lap"] + ["call"] * (NEW - 1)
 
 
@@ -152,19 +152,19 @@ def test_other_precisions(name: str) -> None:
 def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
     of = workload(name)
     eager = generated(variant(of))
-    one = variant(of)
+    subject = variant(of)
     torch._dynamo.utils.counters.clear()
-    compiled = load_backend("aot_eager")(one.program)
-    one.use(compiled.forward)
-    one.drive_with(forced=eager["tokens"])
-    first = generated(one)
-    one.drive_with()
-    second = generated(one)
+    compiled = load_backend("aot_eager")(subject.program)
+    subject.use(compiled.forward)
+    subject.drive_with(forced=eager["tokens"])
+    first = generated(subject)
+    subject.drive_with()
+    second = generated(subject)
     assert compiled.compiler_calls() == 2
     assert not torch._dynamo.utils.counters["graph_break"]
-    for found in (first, second):
-        assert torch.equal(found["tokens"], eager["tokens"])
-        assert torch.allclose(found["logits.8"], eager["logits.8"], rtol=1e-3, atol=1e-3)
+    for results in (first, second):
+        assert torch.equal(results["tokens"], eager["tokens"])
+        assert torch.allclose(results["logits.8"], eager["logits.8"], rtol=1e-3, atol=1e-3)
 
 
 # -- built ---------------------------------------------------------------------------------
@@ -220,6 +220,9 @@ def test_a_session_times_both_parts(name: str, dtype: str) -> None:
     rounds, recompiled = ready.measure(3)
     assert recompiled == {}
     assert len(rounds) == 3
-    for one in rounds:
-        assert set(one.prefill_s) == {BASELINE, "aot_eager"}
-        assert all(0.0 < one.prefill_s[variant] < one.seconds[variant] for variant in one.prefill_s)
+    for timed_round in rounds:
+        assert set(timed_round.prefill_s) == {BASELINE, "aot_eager"}
+        assert all(
+            0.0 < timed_round.prefill_s[variant] < timed_round.seconds[variant]
+            for variant in timed_round.prefill_s
+        )

@@ -423,8 +423,8 @@ def test_every_place_of_a_probability() -> None:
 @pytest.mark.slow
 def test_an_encoder_layer_has_several() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
-    found = compare(layer, torch.randn(4, 6, 16), compilers=["aot_eager"], protocol=CHECK)
-    (record,) = found.records
+    result = compare(layer, torch.randn(4, 6, 16), compilers=["aot_eager"], protocol=CHECK)
+    (record,) = result.records
     # the mean of a normalized output is zero in theory, so the loss is rounding noise
     assert record.status is Status.CANNOT_JUDGE
     parity = known(record.parity)
@@ -443,9 +443,9 @@ def test_the_callers_module_and_its_configuration_are_left_alone(tmp_path: Path)
             return functional.dropout(self.line(x), self.config.dropout, self.training)
 
     model = Configured()
-    found = compare(
+    result = compare(
         model, torch.randn(8, 16), compilers=["dynamo_eager"], protocol=CHECK, output_dir=tmp_path / "run"
     )
-    assert found.records[0].status is Status.PASS
+    assert result.records[0].status is Status.PASS
     assert model.config.dropout == 0.25
     assert "dropout (0.25) is 1e-30" in (tmp_path / "run" / "records.jsonl").read_text()

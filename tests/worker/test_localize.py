@@ -101,19 +101,19 @@ def backend(factor: float = 1.05) -> Callable[[Program], Compiled]:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 def test_the_smallest_submodule_that_fails_is_named(mode: Mode) -> None:
-    found = localize(job(mode), "planted", build=build, compilers={"planted": backend()})
-    assert (found.stage, found.compiler) == ("code generation", "planted")
-    assert (found.module, found.module_class) == ("block.steps.1", "GELU")
-    assert "off by 5 %" in found.why
-    assert found.note == ""
-    assert found.trials == 5  # first, block; inside the norm, the Linear and the GELU
+    where = localize(job(mode), "planted", build=build, compilers={"planted": backend()})
+    assert (where.stage, where.compiler) == ("code generation", "planted")
+    assert (where.module, where.module_class) == ("block.steps.1", "GELU")
+    assert "off by 5 %" in where.why
+    assert where.note == ""
+    assert where.trials == 5  # first, block; inside the norm, the Linear and the GELU
 
 
 @pytest.mark.slow
 def test_a_fault_of_an_earlier_stage_is_named_by_the_first_stage_that_has_it() -> None:
     compilers = {"inductor": backend(), "aot_eager_decomp_partition": backend(), "aot_eager": backend()}
-    found = localize(job(Mode.INFERENCE), "inductor", build=build, compilers=compilers)
-    assert (found.stage, found.compiler, found.module) == ("AOTAutograd", "aot_eager", "block.steps.1")
+    where = localize(job(Mode.INFERENCE), "inductor", build=build, compilers=compilers)
+    assert (where.stage, where.compiler, where.module) == ("AOTAutograd", "aot_eager", "block.steps.1")
 
 
 @pytest.mark.slow
@@ -121,42 +121,42 @@ def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
     """A compiler that is wrong where a graph has two products or more of another size."""
 
     def of_whole(program: Program) -> Compiled:
-        made = right_graph(program)
-        wrong = changing(lambda output: output * 1.05)(program, made.forward)
-        return replace(made, forward=wrong) if hasattr(program.module, "first") else made
+        compiled = right_graph(program)
+        wrong = changing(lambda output: output * 1.05)(program, compiled.forward)
+        return replace(compiled, forward=wrong) if hasattr(program.module, "first") else compiled
 
-    found = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": of_whole})
-    assert (found.stage, found.module, found.module_class) == ("code generation", "", "Net")
+    where = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": of_whole})
+    assert (where.stage, where.module, where.module_class) == ("code generation", "", "Net")
 
 
 @pytest.mark.parametrize("fault", [pytest.param("scaled", marks=pytest.mark.slow), "stale"])
 @pytest.mark.slow
 def test_a_backend_that_is_wrong_in_every_part_is_told_from_a_wrong_layer(fault: str) -> None:
     def wrong(program: Program) -> Compiled:
-        made = right_graph(program)
+        compiled = right_graph(program)
         first: list[Any] = []
 
         def spoiled(output: Any) -> Any:
             first.append(output)
             return output * 1.05 if fault == "scaled" else first[0]
 
-        return replace(made, forward=changing(spoiled)(program, made.forward))
+        return replace(compiled, forward=changing(spoiled)(program, compiled.forward))
 
     phases: list[Activity] = []
     compilers = {"planted": wrong}
-    found = localize(job(Mode.INFERENCE), "planted", build=build, compilers=compilers, announce=phases.append)
-    assert found.everywhere
-    assert (found.module, found.module_class) == ("first", "Linear")
-    assert "in the whole backend, not in one layer, such as first (Linear)" in where_text(found)
+    where = localize(job(Mode.INFERENCE), "planted", build=build, compilers=compilers, announce=phases.append)
+    assert where.everywhere
+    assert (where.module, where.module_class) == ("first", "Linear")
+    assert "in the whole backend, not in one layer, such as first (Linear)" in where_text(where)
     assert {phase.phase for phase in phases} == {"localize"}
     tried = {f"{part} with planted" for part in ("the whole model", "first", "block.steps.1")}
     assert tried <= {phase.variant for phase in phases}
 
 
 def test_what_does_not_fail_again_is_not_localized() -> None:
-    found = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": right_graph})
-    assert found.stage == ""
-    assert found.note == "in a fresh worker, planted ends as pass"
+    where = localize(job(Mode.INFERENCE), "planted", build=build, compilers={"planted": right_graph})
+    assert where.stage == ""
+    assert where.note == "in a fresh worker, planted ends as pass"
 
 
 def test_containers_give_their_contents_and_what_eager_does_not_call_has_no_inputs() -> None:
@@ -186,8 +186,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         own_compilers={"mine": f"{folder / 'compiler.py'}:scaled_gelu"},
         protocol=Protocol(threads=1),
     )
-    found = localize(own, "mine", folder)
-    assert (found.module, found.repro) == ("block.steps.1", "repro-mine.py")
+    where = localize(own, "mine", folder)
+    assert (where.module, where.repro) == ("block.steps.1", "repro-mine.py")
     return folder
 
 

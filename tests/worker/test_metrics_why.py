@@ -66,7 +66,7 @@ def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model
     compiled = torch.compile(scaled, backend="eager")
     with observing("compile", CPU, Extras(explain=True)) as numbers:
         compiled(torch.ones(2), 2)
-    assert any(one.recompile_reason for one in counters.compilations()), "torch reports it"
+    assert any(compilation.recompile_reason for compilation in counters.compilations()), "torch reports it"
     assert numbers["recompile_reasons"] is None
     assert numbers["recompiles"] == 0
     assert counters.latest_recompilation() == ""
@@ -126,13 +126,13 @@ def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytes
     ready = Session(replace(job(accuracy=False), extras=EVERYTHING), silent)
     ready.open()
     ready.prepare("aot_eager")
-    found = ready.conclude()
-    lines = str(found["aot_eager"]["kernel_changes"]).splitlines()
+    numbers = ready.conclude()
+    lines = str(numbers["aot_eager"]["kernel_changes"]).splitlines()
     assert all("ms (" in line for line in lines)
     names = {line.rsplit(": ", 1)[0] for line in lines}
     assert names
     assert [name for name in names if not name.startswith("aten::")] == []
-    assert "kernel_changes" not in found.get(BASELINE, {})
+    assert "kernel_changes" not in numbers.get(BASELINE, {})
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == ["trace-aot_eager.json", "trace-baseline.json"]
     events = json.loads((tmp_path / "trace-baseline.json").read_text())["traceEvents"]
@@ -174,8 +174,8 @@ def failing_after(device: torch.device, numbers: dict[str, Any]) -> Iterator[Non
 @pytest.mark.parametrize("observe", [failing_before, failing_after])
 def test_a_metric_that_fails_costs_itself(observe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     good = metrics._modules("step", Extras())
-    made = [("bad", module_that(observe=observe)), *good]
-    monkeypatch.setattr(metrics, "_modules", lambda *_: iter(made))
+    modules = [("bad", module_that(observe=observe)), *good]
+    monkeypatch.setattr(metrics, "_modules", lambda *_: iter(modules))
     with observing("step", CPU) as numbers:
         torch.ones(8)
     assert numbers["step_peak_bytes"] == 32
@@ -249,8 +249,8 @@ def test_the_watch_sees_a_metric_that_stays_on(monkeypatch: pytest.MonkeyPatch) 
             yield
 
     plain = calls_between_readings(Extras(), monkeypatch)
-    made = [("on", module_that(observe=staying_on))]
-    monkeypatch.setattr(metrics, "_modules", lambda when, _: iter(made if when == "rounds" else ()))
+    modules = [("on", module_that(observe=staying_on))]
+    monkeypatch.setattr(metrics, "_modules", lambda when, _: iter(modules if when == "rounds" else ()))
     assert calls_between_readings(Extras(), monkeypatch)[:-1] != plain[:-1]
 
 

@@ -94,10 +94,10 @@ def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: p
             raise RuntimeError("no such operation")
 
     monkeypatch.setattr(traffic, "traffic_counter", Broken)
-    found = at_the_end(ended(linear(), Mode.TRAINING))[WHOLE]
-    assert found["flops_per_step"] == 2 * 2 * BATCH * IN * OUT
-    assert "saved_activation_bytes" in found
-    assert "bytes_per_step" not in found
+    metrics = at_the_end(ended(linear(), Mode.TRAINING))[WHOLE]
+    assert metrics["flops_per_step"] == 2 * 2 * BATCH * IN * OUT
+    assert "saved_activation_bytes" in metrics
+    assert "bytes_per_step" not in metrics
 
 
 # -- activations and items -----------------------------------------------------------------------
@@ -105,8 +105,8 @@ def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: p
 
 def test_what_a_forward_keeps_beside_its_inputs() -> None:
     # the ReLU's output, for its own backward and for the second layer's: one storage
-    found = counted(with_relu(), Mode.TRAINING, activations=activations)
-    assert found == {"saved_activation_bytes": BATCH * OUT * 4}
+    metrics = counted(with_relu(), Mode.TRAINING, activations=activations)
+    assert metrics == {"saved_activation_bytes": BATCH * OUT * 4}
     assert counted(with_relu(), Mode.INFERENCE, activations=activations) == {}
 
 
@@ -148,9 +148,9 @@ def test_items(inputs: list[torch.Tensor], new_tokens: int | None, expected: obj
     ],
 )
 def test_the_data_sheets(name: str, kind: str, tflop_per_s: float | None) -> None:
-    found = known(data_sheet_peak(name))
-    assert found.source
-    assert found.flop_per_s(kind) == (None if tflop_per_s is None else tflop_per_s * 1e12)
+    peak = known(data_sheet_peak(name))
+    assert peak.source
+    assert peak.flop_per_s(kind) == (None if tflop_per_s is None else tflop_per_s * 1e12)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
         joules[0] += 3.0
         seconds[0] += 0.25
 
-    found = energy.per_step_j(step, lambda: joules[0], lambda: None, lambda: seconds[0])
-    assert found == pytest.approx(3.0)
+    energy_j = energy.per_step_j(step, lambda: joules[0], lambda: None, lambda: seconds[0])
+    assert energy_j == pytest.approx(3.0)
     assert seconds[0] == energy.LASTING_S
     waits: list[float] = []
     energy.per_step_j(
@@ -247,13 +247,13 @@ def package(root: Path, name: str, used: int, kind: str = "package-0", most: int
 
 
 def test_rapl_adds_packages_and_goes_on_after_their_range(tmp_path: Path) -> None:
-    one = package(tmp_path, "intel-rapl:0", 900)
+    energy_file = package(tmp_path, "intel-rapl:0", 900)
     package(tmp_path, "intel-rapl:0:0", 5, "core")  # within the package: not added again
     package(tmp_path, "intel-rapl:1", 5, "psys")
     two = package(tmp_path, "intel-rapl:2", 100, "package-1")
     meter = known(energy.rapl_meter(tmp_path))
     assert meter() == 0
-    one.write_text("50\n")  # began again at 0
+    energy_file.write_text("50\n")  # began again at 0
     two.write_text("300\n")
     assert meter() == pytest.approx(350e-6)
     assert meter() == pytest.approx(350e-6)

@@ -201,7 +201,7 @@ def test_the_smoke_sees_what_is_wrong_with_a_large_model(record: dict[str, Any],
 
 def test_the_smoke_has_the_same_parts_on_a_cpu_and_does_not_ask_it_for_cuda_graphs() -> None:
     real, standing_in = smoke.parts("cuda:1"), smoke.parts("cpu")
-    assert [(one.name, one.limit_s) for one in real] == [(one.name, one.limit_s) for one in standing_in]
+    assert [(part.name, part.limit_s) for part in real] == [(part.name, part.limit_s) for part in standing_in]
     words = [word for part in standing_in for word in part.words]
     assert not [word for word in words if "reduce_overhead" in word or "max_autotune" in word]
     assert any("reduce_overhead" in word for part in real for word in part.words)

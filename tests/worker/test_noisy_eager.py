@@ -120,8 +120,8 @@ def test_what_moves_or_chooses_values_has_none(move: Operation) -> None:
 def test_every_result_has_some_also_in_place_and_of_several(operation: Callable[..., torch.Tensor]) -> None:
     x = drawn((64, 64)).float()
     more = (0,) if operation is torch.softmax else ()
-    plain, made = operation(x.clone(), *more), noisy(lambda: operation(x.clone(), *more))
-    assert 0.0 < rms(made - plain) < 50 * torch.finfo(torch.float32).eps * rms(plain)
+    plain, moved = operation(x.clone(), *more), noisy(lambda: operation(x.clone(), *more))
+    assert 0.0 < rms(moved - plain) < 50 * torch.finfo(torch.float32).eps * rms(plain)
 
 
 def test_a_product_of_batches_rounds_once() -> None:
@@ -173,10 +173,10 @@ def test_outputs_and_gradients_of_a_step_move_and_weights_do_not(name: str, dtyp
     variant = subject.variant()
     before = [p.detach().clone() for p in variant.program.module.parameters()]
     plain = results(variant)
-    made = results(variant, Noise(loudness(precision(dtype, "cpu")), 0))
-    still = {tensor for tensor in plain if torch.equal(made[tensor], plain[tensor])}
+    moved = results(variant, Noise(loudness(precision(dtype, "cpu")), 0))
+    still = {tensor for tensor in plain if torch.equal(moved[tensor], plain[tensor])}
     assert not any("weight" in tensor or "output" in tensor for tensor in still), still
-    assert all(tensor.isfinite().all() for tensor in made.values())
+    assert all(tensor.isfinite().all() for tensor in moved.values())
     assert all(map(torch.equal, before, variant.program.module.parameters()))
 
 
@@ -190,5 +190,5 @@ def test_noise_in_the_backward_alone_is_seen() -> None:
         with inside:
             return torch.autograd.grad(loss, x)[0]
 
-    plain, made = gradient(None), gradient(Noise(LOUDNESS, 0))
-    assert 0.0 < rms(made - plain) < 1e-5 * rms(plain)
+    plain, moved = gradient(None), gradient(Noise(LOUDNESS, 0))
+    assert 0.0 < rms(moved - plain) < 1e-5 * rms(plain)

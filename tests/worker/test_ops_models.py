@@ -160,10 +160,10 @@ def test_a_transformer_costs_two_flops_for_each_token_and_weight_of_a_product(na
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "attention", "rms_norm"])
 def test_what_is_spelled_out_computes_the_same_and_moves_more(name: str) -> None:
-    one, other = workload(name), workload(f"{name}_spelled_out")
-    other = replace(other, args=one.args)
-    torch.testing.assert_close(result_of(one), result_of(other), rtol=1e-5, atol=1e-6)
-    assert moved(other) > 1.5 * moved(one) or name == "rms_norm"  # torch spells it out itself on a CPU
+    plain, other = workload(name), workload(f"{name}_spelled_out")
+    other = replace(other, args=plain.args)
+    torch.testing.assert_close(result_of(plain), result_of(other), rtol=1e-5, atol=1e-6)
+    assert moved(other) > 1.5 * moved(plain) or name == "rms_norm"  # torch spells it out itself on a CPU
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_an_operation_trains_but_views_and_copies_do_not() -> None:
 
 
 def test_a_convolution_in_the_other_memory_format_computes_the_same() -> None:
-    one, other = workload("convolution"), workload("convolution_channels_last")
+    plain, other = workload("convolution"), workload("convolution_channels_last")
     assert other.args[0].is_contiguous(memory_format=torch.channels_last)
-    other.module.load_state_dict(one.module.state_dict())
-    torch.testing.assert_close(result_of(one), other.module(*one.args))
+    other.module.load_state_dict(plain.module.state_dict())
+    torch.testing.assert_close(result_of(plain), other.module(*plain.args))
 
 
 def test_without_its_package_an_operation_is_skipped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +236,9 @@ def test_a_compiled_view_is_a_view_and_the_record_says_that_nothing_moves(name: 
         _, result = variant.step()
         assert same_storage(result, variant.program.args[0])
     assert session.warm_up()["iterations_per_sample"] != 1  # microseconds: many in a sample
-    found = session.conclude()[WHOLE]
-    assert found["bytes_per_step"] == 0
-    assert found["flops_per_step"] is None
+    metrics = session.conclude()[WHOLE]
+    assert metrics["bytes_per_step"] == 0
+    assert metrics["flops_per_step"] is None
 
 
 @pytest.mark.parametrize("name", sampled(5, NAMES))

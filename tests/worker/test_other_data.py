@@ -57,9 +57,9 @@ def baked_weight(program: Program, forward: Forward) -> Forward:
     def run(*given: Any) -> tuple[Any, Any]:
         now = weight.data
         weight.data = kept
-        made = forward(*given)
+        result = forward(*given)
         weight.data = now
-        return made
+        return result
 
     return run
 
@@ -69,18 +69,18 @@ def damaged_weight(program: Program, forward: Forward) -> Forward:
     weight = next(p for p in program.module.parameters() if p.dim() > 1)
 
     def run(*given: Any) -> tuple[Any, Any]:
-        made = forward(*given)
+        result = forward(*given)
         weight.data[0, 0] *= 1.01
-        return made
+        return result
 
     return run
 
 
 def damaged_input(_: Program, forward: Forward) -> Forward:
     def run(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
-        made = forward(args, kwargs, target)
+        result = forward(args, kwargs, target)
         args[0].view(-1)[0] += 1
-        return made
+        return result
 
     return run
 
@@ -93,11 +93,11 @@ def skipped_buffer(program: Program, forward: Forward) -> Forward:
         nonlocal calls
         calls += 1
         before = [buffer.clone() for buffer in program.module.buffers()]
-        made = forward(*given)
+        result = forward(*given)
         for buffer, was in zip(program.module.buffers(), before, strict=True):
             if calls > 1:
                 buffer.data.copy_(was)
-        return made
+        return result
 
     return run
 
@@ -106,12 +106,12 @@ def skipped_buffer(program: Program, forward: Forward) -> Forward:
 def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
     name: str, mode: Mode, dtype: str
 ) -> None:
-    status, found, notes = judged(with_fault(right), lambda: workload(name), mode, dtype)
-    assert status is Status.PASS, found
-    assert (found.steps, found.other_data, found.not_checked) == (6, (INPUTS, WEIGHTS), ())
-    assert found.found_by == ""
+    status, parity, notes = judged(with_fault(right), lambda: workload(name), mode, dtype)
+    assert status is Status.PASS, parity
+    assert (parity.steps, parity.other_data, parity.not_checked) == (6, (INPUTS, WEIGHTS), ())
+    assert parity.found_by == ""
     assert notes == ()
-    assert 0.0 < known(found.resolution_median) <= known(found.resolution_largest) < 1.0
+    assert 0.0 < known(parity.resolution_median) <= known(parity.resolution_largest) < 1.0
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
 def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
     name: str, fault: Fault, mode: Mode, dtype: str
 ) -> None:
-    status, found, _ = judged(with_fault(fault), lambda: workload(name), mode, dtype)
+    status, parity, _ = judged(with_fault(fault), lambda: workload(name), mode, dtype)
     assert status is Status.FAIL_ACCURACY
-    assert found.found_by == "call 4, on other inputs and weights"
+    assert parity.found_by == "call 4, on other inputs and weights"
 
 
 @pytest.mark.parametrize("dtype", sampled(3, DTYPES))
@@ -149,9 +149,9 @@ def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
 @pytest.mark.parametrize(("n", "dtype"), sampled(5, (2, 3, 4, 5), DTYPES))
 @pytest.mark.series
 def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
-    status, found, _ = judged(with_fault(every(n)), lambda: workload("mlp"), dtype=dtype)
+    status, parity, _ = judged(with_fault(every(n)), lambda: workload("mlp"), dtype=dtype)
     assert status is Status.FAIL_ACCURACY
-    assert found.sensitive_tensors == ()  # no kink: the same step is right at other calls
+    assert parity.sensitive_tensors == ()  # no kink: the same step is right at other calls
 
 
 def test_a_crash_on_other_data_is_a_failure() -> None:
@@ -175,9 +175,9 @@ def test_a_crash_on_other_data_is_a_failure() -> None:
 @pytest.mark.slow
 def test_a_compiler_that_makes_weights_constants_is_checked_on_other_inputs() -> None:
     honest = with_fault(baked_weight, constant_weights=True)
-    status, found, _ = judged(honest, lambda: workload("mlp"), Mode.INFERENCE)
-    assert (status, found.other_data) == (Status.PASS, (INPUTS,))
-    assert found.not_checked == ("other weights: this compiler makes the weights constants",)
+    status, parity, _ = judged(honest, lambda: workload("mlp"), Mode.INFERENCE)
+    assert (status, parity.other_data) == (Status.PASS, (INPUTS,))
+    assert parity.not_checked == ("other weights: this compiler makes the weights constants",)
     stale = with_fault(stale_input, constant_weights=True)
     verdict = judged(stale, lambda: workload("mlp"), Mode.INFERENCE)
     assert failing(verdict)
@@ -195,9 +195,9 @@ def test_a_model_that_takes_no_other_data_is_checked_without_and_the_record_says
     x = torch.eye(8)
     x[0] = torch.tensor([5.0, -4, 0, 0, 0, 0, 0, 0])
     work = Workload(module=Of(picky, nn.Linear(8, 8)), args=(x,))
-    status, found, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
-    assert (status, found.steps, found.other_data) == (Status.PASS, 3, ())
-    (why,) = found.not_checked
+    status, parity, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
+    assert (status, parity.steps, parity.other_data) == (Status.PASS, 3, ())
+    (why,) = parity.not_checked
     assert why.startswith("other data: eager fails on other data (ValueError: rows must")
 
 
@@ -239,7 +239,7 @@ def test_a_compilation_for_other_data_is_reported() -> None:
 @pytest.mark.parametrize("name", ["mlp", "conv", "tokens", "attention"])
 def test_every_weight_changes_in_eager_and_in_fp64_alike_and_comes_back(name: str, dtype: str) -> None:
     subject = trial(name, dtype)
-    found = []
+    values = []
     for variant in (subject.variant(), subject.variant(exact=True)):
         before = {n: p.clone() for n, p in variant.program.module.named_parameters()}
         with placed(variant, OTHER) as changed:
@@ -247,8 +247,8 @@ def test_every_weight_changes_in_eager_and_in_fp64_alike_and_comes_back(name: st
             now = {n: p.detach().double().clone() for n, p in variant.program.module.named_parameters()}
         assert all(torch.equal(p, before[n]) for n, p in variant.program.module.named_parameters())
         assert all(not torch.equal(now[n], before[n].double()) for n in now)
-        found.append(now)
-    assert all(torch.equal(found[0][n], found[1][n]) for n in found[0])
+        values.append(now)
+    assert all(torch.equal(values[0][n], values[1][n]) for n in values[0])
 
 
 def test_zeros_change_too_and_come_back() -> None:
@@ -287,9 +287,9 @@ def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pyte
     drawn, plain = [0], torch.randint
 
     def counted(*given: Any, **named: Any) -> torch.Tensor:
-        made = plain(*given, **named)
-        drawn[0] += made.numel()
-        return made
+        result = plain(*given, **named)
+        drawn[0] += result.numel()
+        return result
 
     variant = inference(nn.Linear(1 << 10, 1 << 10, bias=False), torch.ones(1, 1 << 10)).variant()
     monkeypatch.setattr(torch, "randint", counted)

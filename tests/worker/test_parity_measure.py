@@ -47,8 +47,10 @@ def test_the_error_of_what_is_kept_whole_is_that_of_the_definition(count: int, d
     truth = drawn(count)
     other = (truth * 1.01 + 1e-3 * drawn(count, 1)).to(dtype)
     for name, part in zip(NAMES, (ROW, BLOCK), strict=True):
-        found, meant = error(name, truth, other), reference(part, truth, other.double())
-        assert [found.size, found.part, found.slope] == pytest.approx([meant.size, meant.part, meant.slope])
+        distance, meant = error(name, truth, other), reference(part, truth, other.double())
+        assert [distance.size, distance.part, distance.slope] == pytest.approx(
+            [meant.size, meant.part, meant.slope]
+        )
     assert scale_of(truth) == pytest.approx(float(truth.square().mean().sqrt()))
 
 
@@ -72,9 +74,9 @@ def test_a_sketch_of_a_large_tensor_has_its_size_and_slope(name: str) -> None:
     kept = sketch(name, truth)
     assert kept.numel() < count / 2
     assert kept.data_ptr() != truth.data_ptr()
-    found = error(name, truth, other)
-    assert found.size == pytest.approx(1e-3 * math.sqrt(2), rel=0.1)
-    assert found.slope == pytest.approx(1e-3, rel=0.2)
+    distance = error(name, truth, other)
+    assert distance.size == pytest.approx(1e-3 * math.sqrt(2), rel=0.1)
+    assert distance.slope == pytest.approx(1e-3, rel=0.2)
     assert same_bits(kept, sketch(name, truth.clone()))
 
 
@@ -142,7 +144,7 @@ def test_integers_have_a_share_and_complex_numbers_two_parts() -> None:
     assert error_of("output", truth, truth.index_fill(0, torch.arange(10), -1)).size == 0.01
     numbers = torch.complex(drawn(500), drawn(500, 1))
     off = torch.complex(numbers.real, numbers.imag * 1.01)
-    found = error("output", numbers, off.to(torch.complex64))
-    assert found.size == pytest.approx(
+    distance = error("output", numbers, off.to(torch.complex64))
+    assert distance.size == pytest.approx(
         0.01 * float(numbers.imag.square().mean().sqrt()) / math.sqrt(2), rel=1e-3
     )

@@ -38,8 +38,8 @@ UNIT = 2.0**-7  # of bfloat16
 
 def form(eager: Tensors, given: Tensors, exact: Tensors | None = None, dtype: str = "float32") -> list[str]:
     """Sentences on wrong forms."""
-    found = wrong(truth_of(exact or eager, eager, by=rule(dtype=dtype)), given)
-    return [judgment.form for judgment in found if judgment.form]
+    failures = wrong(truth_of(exact or eager, eager, by=rule(dtype=dtype)), given)
+    return [judgment.form for judgment in failures if judgment.form]
 
 
 def off(name: str, error: float, noise: float = 0.0, dtype: str = "float32", seed: int = 0) -> bool:
@@ -49,8 +49,8 @@ def off(name: str, error: float, noise: float = 0.0, dtype: str = "float32", see
     eager, *noisy = ({name: exact + noise * drawn(1 << 14, seed + place)} for place in (1, 2, 3))
     given = {name: exact + error * drawn(1 << 14, seed + 9)}
     runs = [{n: t.to(kind) for n, t in run.items()} for run in (eager, *noisy, given)]
-    found = wrong(truth_of({name: exact}, *runs[:-1], by=rule(dtype=dtype)), runs[-1])
-    return any(judgment.beyond - {"slope"} for judgment in found)  # a slope of noise is chance
+    failures = wrong(truth_of({name: exact}, *runs[:-1], by=rule(dtype=dtype)), runs[-1])
+    return any(judgment.beyond - {"slope"} for judgment in failures)  # a slope of noise is chance
 
 
 @pytest.mark.parametrize(("name", "delta"), [("output", DELTA), ("gradient.w", OF_GRADIENT * DELTA)])
@@ -93,10 +93,10 @@ def test_a_wrong_factor_is_seen_below_the_noise(dtype: str, noise: float, factor
 def test_zeros_for_small_gradients_fail_beside_large_ones(dtype: str) -> None:
     exact = {"gradient.large": drawn((64, 64)), "gradient.small": 1e-6 * drawn((64, 64), 1)}
     eager = {name: tensor.float() for name, tensor in exact.items()}
-    found = wrong(
+    failures = wrong(
         truth_of(exact, eager, by=rule(dtype=dtype)), {**eager, "gradient.small": torch.zeros(64, 64)}
     )
-    assert [judgment.name for judgment in found] == ["gradient.small"]
+    assert [judgment.name for judgment in failures] == ["gradient.small"]
 
 
 def test_a_lost_row_of_an_output_is_judged_by_its_worst_part() -> None:
@@ -232,14 +232,14 @@ def test_a_mask_that_is_another_number_in_fp64_is_no_error_and_hides_none_in_its
 
 def test_nothing_depends_on_the_size_of_everything() -> None:
     exact = {"output": drawn(4096), "gradient.w": 0.01 * drawn(4096, 1), "gradient.k": 1e-12 * drawn(64, 2)}
-    found = []
+    rows = []
     for scale in (2.0**-40, 1.0, 2.0**40):
         whole = {name: tensor * scale for name, tensor in exact.items()}
         eager = {name: tensor.float() for name, tensor in whole.items()}
         given = {name: tensor * 1.002 for name, tensor in eager.items()}
-        found.append([(j.beyond, round(j.used, 6)) for j in judgments(truth_of(whole, eager), given)])
-    assert found[0] == found[1] == found[2]
-    assert all(beyond for beyond, _ in found[0])
+        rows.append([(j.beyond, round(j.used, 6)) for j in judgments(truth_of(whole, eager), given)])
+    assert rows[0] == rows[1] == rows[2]
+    assert all(beyond for beyond, _ in rows[0])
 
 
 def test_the_figures_of_the_record_are_absolute_and_stand_side_by_side() -> None:
@@ -287,9 +287,9 @@ def test_the_rank_is_what_the_statistics_below_say(dtype: str, margin: float, le
         ranked = Ranked(rule(dtype=dtype), "gradient.w", frozenset(("size",)), [first], draws[:RUNS])
         for place, error in enumerate(rest, 1):
             ranked.add(error, draws[RUNS * place : RUNS * (place + 1)])
-        found = bool(ranked.figures)
-        assert found is bool(fails(candidate[None], margin * noise[None], least))
-        outcomes.add(found)
+        failed = bool(ranked.figures)
+        assert failed is bool(fails(candidate[None], margin * noise[None], least))
+        outcomes.add(failed)
     assert outcomes == {True, False}
 
 
@@ -332,8 +332,8 @@ def test_a_fault_beside_kinks_is_found(rate: float, fault: float, power: float) 
     torch.manual_seed(0)
     candidate = (kinks(rate, 20_000, DATA).square() + fault**2).sqrt()
     noise = kinks(LOUDER * rate, 20_000, DRAWS)
-    found = fails(candidate, MARGIN * noise, OF_GRADIENT * DELTA)
-    assert float(found.double().mean()) > power
+    failed = fails(candidate, MARGIN * noise, OF_GRADIENT * DELTA)
+    assert float(failed.double().mean()) > power
 
 
 # -- the published rule: allclose, else the RMS error against m times eager's, else the cosine ----
@@ -416,9 +416,9 @@ def test_without_fp64_the_direction_is_compared_and_form_and_nan_always() -> Non
 def test_in_a_session_the_first_and_third_call_are_judged_by_it(factor: float, status: Status) -> None:
     compilers = {"planted": wrong_by(factor, "addmm")}
     session = opened(lambda: workload("mlp"), compilers=compilers, parity="field")
-    found, judged, *_ = session.prepare("planted")
+    outcome, judged, *_ = session.prepare("planted")
     parity = known(judged)
-    assert found is status
+    assert outcome is status
     assert (parity.rule, parity.tolerance, parity.steps, parity.other_data) == ("field", 1e-2, 0, ())
     assert bool(known(parity.worst).failure) is (status is Status.FAIL_ACCURACY)
 

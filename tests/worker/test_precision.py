@@ -38,8 +38,8 @@ BF16, F16 = torch.bfloat16, torch.float16
 def test_each_word(
     name: str, device: str, cast: torch.dtype | None, autocast: torch.dtype | None, tf32: bool
 ) -> None:
-    found = precision(name, device)
-    assert (found.name, found.cast, found.autocast, found.tf32) == (name, cast, autocast, tf32)
+    settings = precision(name, device)
+    assert (settings.name, settings.cast, settings.autocast, settings.tf32) == (name, cast, autocast, tf32)
 
 
 @pytest.mark.parametrize("name", ["", "fp32", "tf32+tf32", "bfloat16+amp", "amp_tf32", "+tf32"])
@@ -77,7 +77,7 @@ def test_a_certain_gpu_is_made_the_processs_own(
     monkeypatch: pytest.MonkeyPatch, device: str, chosen: list[str]
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(torch.cuda, "set_device", lambda one: asked.append(str(one)))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(str(device)))
     settle(torch.device(device))
     assert asked == chosen
 
@@ -171,10 +171,10 @@ def test_tf32_is_switched_in_steps_only_where_variants_differ() -> None:
         bench = Workbench(make_job(dtype=dtype, baseline_dtype=baseline), CPU, workload("mlp"))
         bench.settle()
         variants = [bench.variant(bench.baseline_precision), bench.variant()]
-        switched.append({one.step.__name__ == "switched" for one in variants})
+        switched.append({variant.step.__name__ == "switched" for variant in variants})
         seen = []
-        for one in variants:
-            one.step()
+        for variant in variants:
+            variant.step()
             seen.append(bool(torch.backends.cuda.matmul.allow_tf32))
         assert seen == [bench.baseline_precision.tf32, bench.precision.tf32]
     assert switched == [{False}, {False}, {True}]
@@ -200,20 +200,20 @@ def test_a_grouped_product_is_torchs(form: str) -> None:
     a, b = torch.randn(shape_a), torch.randn(shape_b)
     expected = torch._grouped_mm(a.bfloat16(), b.bfloat16(), offs=ENDS).float()
     with InFp64():
-        found = torch._grouped_mm(a.bfloat16().double(), b.bfloat16().double(), offs=ENDS)
-    assert found.dtype == torch.float64
-    assert found.shape == expected.shape
+        product = torch._grouped_mm(a.bfloat16().double(), b.bfloat16().double(), offs=ENDS)
+    assert product.dtype == torch.float64
+    assert product.shape == expected.shape
     if form == "rows":  # torch leaves what lies behind the last end undefined
-        expected, found = expected[: ENDS[-1]], found[: ENDS[-1]]
+        expected, product = expected[: ENDS[-1]], product[: ENDS[-1]]
     if form == "columns":
-        expected, found = expected[:, : ENDS[-1]], found[:, : ENDS[-1]]
-    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.02)
+        expected, product = expected[:, : ENDS[-1]], product[:, : ENDS[-1]]
+    torch.testing.assert_close(product.float(), expected, rtol=0.02, atol=0.02)
 
 
 def test_what_lies_behind_the_last_group_is_zero() -> None:
-    found = grouped_product(torch.ones(6, 4), torch.ones(3, 4, 2), ENDS)
-    assert torch.equal(found[:5], torch.full((5, 2), 4.0))
-    assert torch.equal(found[5:], torch.zeros(1, 2))
+    product = grouped_product(torch.ones(6, 4), torch.ones(3, 4, 2), ENDS)
+    assert torch.equal(product[:5], torch.full((5, 2), 4.0))
+    assert torch.equal(product[5:], torch.zeros(1, 2))
 
 
 def test_without_offsets_it_is_a_product_of_batches() -> None:
@@ -236,7 +236,7 @@ def test_other_operations_and_precisions_are_left_alone() -> None:
 def test_a_constant_that_fits_fp64_alone_is_fp64() -> None:
     least = torch.finfo(torch.float64).min
     with InFp64():
-        made = (torch.full((2,), least), torch.tensor(least))
-        assert [float(one.max()) for one in made] == [least, least]
+        constants = (torch.full((2,), least), torch.tensor(least))
+        assert [float(constant.max()) for constant in constants] == [least, least]
         assert torch.full((2,), 0.1).dtype == torch.tensor(0.1).dtype == torch.float32
         assert torch.full((2,), -float("inf")).dtype == torch.float32

@@ -37,14 +37,14 @@ def bench(ranks: int, rank: int = 0, **protocol: Any) -> Workbench:
     return Bench(job, CPU, workload, ranks=ranks, rank=rank) if ranks else Workbench(job, CPU, workload)
 
 
-def results_of(made: Workbench, share: Any = None, *, exact: bool = False) -> dict[str, torch.Tensor]:
-    variant = made.variant(exact=exact)
+def results_of(workbench: Workbench, share: Any = None, *, exact: bool = False) -> dict[str, torch.Tensor]:
+    variant = workbench.variant(exact=exact)
     if share is not None:
         for tensor, value in zip(variant.program.args, share[0], strict=True):
             tensor.data.copy_(value)
         variant.program.target.copy_(share[2])
         variant.remember()
-    return made.run(variant)
+    return workbench.run(variant)
 
 
 def test_each_rank_has_inputs_of_its_own_and_all_ranks_the_same_inputs_of_all() -> None:

@@ -81,17 +81,17 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
     more, _ = ready.measure(2)
     assert recompiled == {}
     assert len(rounds) == 5
-    for one in [*rounds, *more]:
-        assert sorted(one.order) == sorted(one.seconds) == ["aot_eager", BASELINE, "eager"]
-        assert all(seconds > 0 for seconds in one.seconds.values())
-        assert all(faults >= 0 for faults in one.minor_faults.values())
-    assert len({one.order for one in [*rounds, *more]}) > 1
+    for timed_round in [*rounds, *more]:
+        assert sorted(timed_round.order) == sorted(timed_round.seconds) == ["aot_eager", BASELINE, "eager"]
+        assert all(seconds > 0 for seconds in timed_round.seconds.values())
+        assert all(faults >= 0 for faults in timed_round.minor_faults.values())
+    assert len({timed_round.order for timed_round in [*rounds, *more]}) > 1
 
-    _, found, failed_late = ready.finish()
+    _, numbers, failed_late = ready.finish()
     assert failed_late == {}
-    assert set(found) == {BASELINE, "eager", "aot_eager"}
-    assert found[BASELINE] == found["eager"]
-    assert found[BASELINE]["persistent_bytes"] == (
+    assert set(numbers) == {BASELINE, "eager", "aot_eager"}
+    assert numbers[BASELINE] == numbers["eager"]
+    assert numbers[BASELINE]["persistent_bytes"] == (
         model.parameter_bytes + 2 * 64 * 4 + 8 + 16 * 32 * 4 + 16 * 8
     )
     phases = [activity.phase for activity in said]
@@ -120,8 +120,8 @@ def test_samples_are_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = opened(job(accuracy=False, min_sample_s=10.5 * STEP_S))
     ready.prepare("eager")
     assert ready.warm_up()["iterations_per_sample"] == 11
-    (one,), _ = ready.measure(1)
-    assert one.seconds[BASELINE] * 11 == pytest.approx(STEP_S)
+    (timed_round,), _ = ready.measure(1)
+    assert timed_round.seconds[BASELINE] * 11 == pytest.approx(STEP_S)
 
 
 def test_candidates_no_longer_wanted_are_left_out() -> None:
@@ -129,8 +129,8 @@ def test_candidates_no_longer_wanted_are_left_out() -> None:
     ready.prepare("eager")
     ready.keep_only(())
     ready.warm_up()
-    (one,), _ = ready.measure(1)
-    assert one.order == (BASELINE,)
+    (timed_round,), _ = ready.measure(1)
+    assert timed_round.order == (BASELINE,)
 
 
 # -- copies -------------------------------------------------------------------------------------
@@ -160,10 +160,10 @@ def weights(ready: Session) -> list[torch.Tensor]:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    one, same, other = (opened(job(accuracy=False, seed=seed)) for seed in (3, 3, 4))
-    assert all(torch.equal(a, b) for a, b in zip(weights(one), weights(same), strict=True))
-    assert not torch.equal(weights(one)[0], weights(other)[0])
-    assert torch.equal(one._variants[BASELINE].program.args[0], same._variants[BASELINE].program.args[0])
+    first, same, other = (opened(job(accuracy=False, seed=seed)) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(same), strict=True))
+    assert not torch.equal(weights(first)[0], weights(other)[0])
+    assert torch.equal(first._variants[BASELINE].program.args[0], same._variants[BASELINE].program.args[0])
 
 
 @pytest.mark.slow
@@ -213,10 +213,10 @@ def test_a_forward_that_no_compiler_touched_is_not_compiled() -> None:
 )
 def test_a_compiler_that_raises(error: BaseException, status: Status, kind: str) -> None:
     ready = opened(job(), refusing=refusing(error))
-    found = failed(lambda: ready.prepare("refusing"))
-    assert found.status is status
-    assert (found.failure.kind, found.failure.phase) == (kind, "compile")
-    assert found.failure.message == " ".join(str(error).split())
+    failure = failed(lambda: ready.prepare("refusing"))
+    assert failure.status is status
+    assert (failure.failure.kind, failure.failure.phase) == (kind, "compile")
+    assert failure.failure.message == " ".join(str(error).split())
     assert ready.prepare("eager")[0] is Status.PASS  # the others go on
 
 
@@ -243,7 +243,7 @@ def test_a_baseline_of_its_own_precision_is_timed_and_parity_is_checked_in_the_c
     assert known(parity).eager_bit_equal
     going.warm_up()
     rounds, _ = going.measure(2)
-    assert all(set(one.seconds) == {BASELINE, "eager"} for one in rounds)
+    assert all(set(timed_round.seconds) == {BASELINE, "eager"} for timed_round in rounds)
 
 
 def test_use_eval_mode_trains_in_eval_mode() -> None:
@@ -281,7 +281,7 @@ def test_every_sample_follows_a_flush_and_is_one_step(monkeypatch: pytest.Monkey
     assert ready.warm_up()["iterations_per_sample"] == 1
     flushed.clear()
     rounds, _ = ready.measure(200)
-    samples = sum(len(one.seconds) for one in rounds if one.seconds)
+    samples = sum(len(timed_round.seconds) for timed_round in rounds if timed_round.seconds)
     assert samples == 400  # eager and its copy
     assert len(flushed) >= samples - 2 * 100  # rounds that the warm-up kept were flushed there
     assert set(flushed) == {"cpu"}
@@ -289,17 +289,17 @@ def test_every_sample_follows_a_flush_and_is_one_step(monkeypatch: pytest.Monkey
 
 def test_the_buffer_is_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(cache_bytes=lambda: 1 << 20)
-    made: list[torch.Tensor] = []
+    buffers: list[torch.Tensor] = []
     real = torch.empty
 
     def empty(*words: object, **more: object) -> torch.Tensor:
-        made.append(real(*words, **more).fill_(7))  # type: ignore[call-overload]
-        return made[-1]
+        buffers.append(real(*words, **more).fill_(7))  # type: ignore[call-overload]
+        return buffers[-1]
 
     monkeypatch.setattr(rounds, "of", lambda _: fake)
     monkeypatch.setattr(torch, "empty", empty)
     flush = rounds.flusher(CPU)
-    (buffer,) = made
+    (buffer,) = buffers
     assert buffer.numel() * buffer.element_size() == 2 << 20
     flush()
     assert not buffer.any()
@@ -328,7 +328,7 @@ class Compiling:
     def start(self) -> None:
         self._now += 1
 
-    def found(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         return {"inductor": 1} if self._now in self._rounds else {}
 
 
@@ -353,17 +353,17 @@ def test_rounds_until_times_settle(
     seconds: tuple[float, ...], compiling: tuple[int, ...], taken: int, *, counts: bool
 ) -> None:
     watched: Any = Compiling(*compiling)
-    found = warm_up(rounds_of(*seconds), watched)
-    assert len(found.rounds) == taken
-    assert found.counting == (found.rounds[-1:] if counts else ())
-    assert found.fastest_s("v") == min(seconds[:taken])
+    warming = warm_up(rounds_of(*seconds), watched)
+    assert len(warming.rounds) == taken
+    assert warming.counting == (warming.rounds[-1:] if counts else ())
+    assert warming.fastest_s("v") == min(seconds[:taken])
 
 
 def test_time_ends_it_too() -> None:
     watched: Any = Compiling()
     clock = itertools.count(0.0, 4.0)
-    found = warm_up(rounds_of(*(0.5**n for n in range(40))), watched, lambda: next(clock))
-    assert (len(found.rounds), found.settled, found.counting) == (2, False, ())
+    warming = warm_up(rounds_of(*(0.5**n for n in range(40))), watched, lambda: next(clock))
+    assert (len(warming.rounds), warming.settled, warming.counting) == (2, False, ())
 
 
 @pytest.fixture
@@ -401,6 +401,6 @@ def test_a_round_of_other_variants_or_shorter_samples_does_not_count() -> None:
     ready.keep_only(())
     rounds, _ = ready.measure(2)
     assert kept not in rounds
-    assert [set(one.seconds) for one in rounds] == [{BASELINE}] * 2
+    assert [set(timed_round.seconds) for timed_round in rounds] == [{BASELINE}] * 2
     longer = ready_for(0.005)
     assert longer.warm_up()["warmup_rounds_kept"] == 0

@@ -95,9 +95,9 @@ OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
 )
 def test_eager_itself_fails(call: int, error: Exception, accuracy: bool, status: Status) -> None:
     """With a parity check, the first call is that of a copy whose weights are balanced."""
-    found = failed(lambda: session(around(at_call(call, error)), accuracy=accuracy))
-    assert found.status is status
-    assert (found.failure.kind, found.failure.phase) == (type(error).__name__, "eager")
+    failure = failed(lambda: session(around(at_call(call, error)), accuracy=accuracy))
+    assert failure.status is status
+    assert (failure.failure.kind, failure.failure.phase) == (type(error).__name__, "eager")
 
 
 @pytest.mark.parametrize(("drifts", "calls"), [(False, 10), (True, 21)])
@@ -148,8 +148,8 @@ def test_runs_of_eager_that_differ(step: float, status: Status) -> None:
         return x + sum(drift[:3])  # after the balance of weights and the first run, all are further off
 
     ready = session(around(forward))
-    found, parity, _, _ = ready.prepare("eager")
-    assert found is status
+    outcome, parity, _, _ = ready.prepare("eager")
+    assert outcome is status
     assert known(parity).eager_bit_equal is (step == 0.0)
 
 

@@ -23,8 +23,8 @@ def session(stream: str, strategy: str, wrong: int = 0) -> Session:
     torch._dynamo.reset()
 
     def forward(given: torch.Tensor, linear: nn.Linear) -> Any:
-        made = linear(given).relu()
-        return made * 1.5 if torch.compiler.is_compiling() and given.shape[0] == wrong else made
+        result = linear(given).relu()
+        return result * 1.5 if torch.compiler.is_compiling() and given.shape[0] == wrong else result
 
     def build(case: Case) -> Workload:
         torch.manual_seed(0)
@@ -106,18 +106,18 @@ def variant(batch: int, options: CompilerOptions, *, training: bool) -> Variant:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_models_own_batch_comes_last(training: bool) -> None:
-    one = variant(8, DYNAMIC, training=training)
-    assert batches(one.program) == (4, 6, 8)
-    _, output = one.step()
-    assert one.program.module.batches == [4, 6, 8]
+    subject = variant(8, DYNAMIC, training=training)
+    assert batches(subject.program) == (4, 6, 8)
+    _, output = subject.step()
+    assert subject.program.module.batches == [4, 6, 8]
     assert len(output) == 8
 
 
 def test_gradients_are_those_of_the_models_own_batch() -> None:
     plain, dynamic = (variant(8, options, training=True) for options in (CompilerOptions(), DYNAMIC))
-    for one in (plain, dynamic):
-        one.step()
-    gradients = [known(next(one.program.module.parameters()).grad) for one in (plain, dynamic)]
+    for subject in (plain, dynamic):
+        subject.step()
+    gradients = [known(next(subject.program.module.parameters()).grad) for subject in (plain, dynamic)]
     assert torch.equal(*gradients)
 
 

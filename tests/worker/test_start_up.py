@@ -88,8 +88,8 @@ def test_a_file_that_torch_cannot_load_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 def test_a_package_that_computes_something_else_fails_parity(caches: Path) -> None:
-    made = session(job("aot_inductor", "cold", caches), scale=1.02)
-    made.prepare("aot_inductor")
+    opened = session(job("aot_inductor", "cold", caches), scale=1.02)
+    opened.prepare("aot_inductor")
     assert (caches / LIBRARY).exists()
     loaded = session(job("aot_inductor", "package", caches, accuracy=True))
     assert failing(loaded.prepare("aot_inductor"))

@@ -52,13 +52,13 @@ class Boxed:
 
 
 def nested() -> Any:
-    one = torch.ones
-    return {"a": [one(1), (one(2), "text")], "b": Pair(one(3), None), "c": Boxed(inner={"d": one(4)})}
+    ones = torch.ones
+    return {"a": [ones(1), (ones(2), "text")], "b": Pair(ones(3), None), "c": Boxed(inner={"d": ones(4)})}
 
 
 def test_every_tensor_has_a_name_that_says_where_it_was() -> None:
-    found = {name: tensor.numel() for name, tensor in named_tensors(nested(), "x")}
-    assert found == {"x.a.0": 1, "x.a.1.0": 2, "x.b.0": 3, "x.c.inner.d": 4}
+    sizes = {name: tensor.numel() for name, tensor in named_tensors(nested(), "x")}
+    assert sizes == {"x.a.0": 1, "x.a.1.0": 2, "x.b.0": 3, "x.c.inner.d": 4}
 
 
 def test_every_tensor_that_is_named_is_changed_too() -> None:
@@ -162,12 +162,12 @@ def test_a_copy_is_cast_before_it_is_moved(monkeypatch: pytest.MonkeyPatch, *, e
     weight = module.weight.detach().clone()
     whole: list[object] = []
     monkeypatch.setattr(nn.Parameter, "__deepcopy__", lambda parameter, _: whole.append(parameter))
-    made = replica(
+    twin = replica(
         Workload(module=module, args=(torch.ones(1, 4),)), CPU, torch.bfloat16, training=False, exact=exact
     )
     assert not whole, "a copy of all parameters before the first is cast"
     assert module.types == [torch.bfloat16]
-    copied = next(made.module.parameters())
+    copied = next(twin.module.parameters())
     assert copied.dtype == (torch.float64 if exact else torch.bfloat16)
     copied.data.zero_()
     assert torch.equal(module.weight, weight)
@@ -230,10 +230,10 @@ def test_autocast_covers_forward_and_loss_and_not_the_backward() -> None:
         return output.float().sum()
 
     work = Workload(module=Watched(4, 4), args=(torch.ones(2, 4),), loss=loss)
-    found = results(variant_of(work, "amp", training=True))
+    tensors = results(variant_of(work, "amp", training=True))
     assert seen == {"forward": True, "loss": True, "backward": False}
-    assert found["output"].dtype is torch.bfloat16
-    assert found["gradient.weight"].dtype is torch.float32
+    assert tensors["output"].dtype is torch.bfloat16
+    assert tensors["gradient.weight"].dtype is torch.float32
 
 
 def test_every_forward_has_its_own_code() -> None:
@@ -285,11 +285,11 @@ def test_sparse_gradients_are_compared_as_dense_ones() -> None:
         loss=lambda output, _: output.square().sum(),
     )
     subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
-    found = results(subject.variant())["gradient.weight"]
-    assert found.layout is torch.strided
-    assert found.shape == (10, 4)
-    assert sorted(found.any(1).nonzero().flatten().tolist()) == [1, 3]
-    assert torch.equal(results(subject.variant())["gradient.weight"], found)
+    gradient = results(subject.variant())["gradient.weight"]
+    assert gradient.layout is torch.strided
+    assert gradient.shape == (10, 4)
+    assert sorted(gradient.any(1).nonzero().flatten().tolist()) == [1, 3]
+    assert torch.equal(results(subject.variant())["gradient.weight"], gradient)
 
 
 # -- sizes --------------------------------------------------------------------------------------------------
@@ -349,8 +349,8 @@ def kept(work: Workload, *, checkpointing: bool) -> tuple[int, dict[str, torch.T
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        found = results(variant)
-    return len(saved), found, program.said
+        tensors = results(variant)
+    return len(saved), tensors, program.said
 
 
 def test_checkpointed_blocks_keep_less_and_compute_the_same() -> None:

@@ -27,10 +27,10 @@ from tests.worker.planted import CPU
 
 
 def test_each_symbol_of_a_result_is_an_example_of_its_own() -> None:
-    found = [
+    symbols = [
         ("".join(SYMBOLS[t] for t in given), SYMBOLS[target]) for given, target in examples("321+654=9750|")
     ]
-    assert found == [
+    assert symbols == [
         ("0000321+654=", "9"),
         ("000321+654=9", "7"),
         ("00321+654=97", "5"),
@@ -111,12 +111,12 @@ def points(rule: Rule) -> list[Any]:
 
 
 def test_training_ends_with_its_budget_and_is_evaluated_there() -> None:
-    found = points(Rule(budget_s=25, every=10, stop_above=None))
-    assert [p.step for p in found[:3]] == [1, 10, 20]  # after the first step, as in the source
-    assert found[-1].seconds == pytest.approx(25, abs=3)
-    assert found[-1].train_loss < found[0].train_loss
-    assert all(0 <= p.train_accuracy <= 1 for p in found)
-    assert {p.inference_micros for p in found} == {1e6 / 100}  # a second for 20 results of five symbols
+    curve = points(Rule(budget_s=25, every=10, stop_above=None))
+    assert [p.step for p in curve[:3]] == [1, 10, 20]  # after the first step, as in the source
+    assert curve[-1].seconds == pytest.approx(25, abs=3)
+    assert curve[-1].train_loss < curve[0].train_loss
+    assert all(0 <= p.train_accuracy <= 1 for p in curve)
+    assert {p.inference_micros for p in curve} == {1e6 / 100}  # a second for 20 results of five symbols
 
 
 def options(**more: Any) -> ImplementationsOptions:
@@ -124,13 +124,13 @@ def options(**more: Any) -> ImplementationsOptions:
 
 
 def test_the_plan_is_the_published_sweep() -> None:
-    found = plans(options(device="cuda"), ("addition", "shakespeare"))
-    on_addition = [p for p in found if p.task == "addition"]
+    sweep = plans(options(device="cuda"), ("addition", "shakespeare"))
+    on_addition = [p for p in sweep if p.task == "addition"]
     assert len(on_addition) == 12
     assert {(p.rule.budget_s, p.batch) for p in on_addition} == {(60.0, 2048)}
     on_text = [
         (p.entry.implementation, p.batch, p.rule.budget_s, p.learning_rate)
-        for p in found
+        for p in sweep
         if p not in on_addition
     ]
     assert on_text == [

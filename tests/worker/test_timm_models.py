@@ -138,9 +138,9 @@ def test_find_knows_names_tags_and_globs() -> None:
     assert timm_models.find("resnet18") == ("resnet18",)
     assert timm_models.find("resnet50.a1_in1k") == ("resnet50.a1_in1k",)
     assert timm_models.find("jx_nest_base") == ("jx_nest_base",)
-    found = timm_models.find("lcnet_0??")
-    assert "lcnet_050" in found
-    assert all(name.startswith("lcnet_0") for name in found)
+    names = timm_models.find("lcnet_0??")
+    assert "lcnet_050" in names
+    assert all(name.startswith("lcnet_0") for name in names)
     assert "resnet18.a1_in1k" in timm_models.find("resnet18.*")
     assert len(timm_models.find("*")) > 1000
 

@@ -32,21 +32,21 @@ def case(name: str, mode: Mode = Mode.TRAINING, batch_size: int | None = 4) -> C
 
 
 def test_a_model_is_built_with_its_inputs_at_the_batch_that_was_asked_for(folder: Path) -> None:
-    made = torchbench.build(case("linear"))
-    (inputs,) = made.args
+    workload = torchbench.build(case("linear"))
+    (inputs,) = workload.args
     assert inputs.shape == (4, 8)
-    assert known(made.loss)(made.module(inputs), None).requires_grad
+    assert known(workload.loss)(workload.module(inputs), None).requires_grad
 
 
 @pytest.mark.parametrize(("mode", "size"), [(Mode.TRAINING, 64), (Mode.INFERENCE, 128)])
 def test_without_a_batch_size_the_model_takes_its_own(folder: Path, mode: Mode, size: int) -> None:
-    made = torchbench.build(case("own_size", mode, batch_size=None))
-    assert made.args[0].shape == (size, 8)
+    workload = torchbench.build(case("own_size", mode, batch_size=None))
+    assert workload.args[0].shape == (size, 8)
 
 
 def test_named_inputs_are_passed_by_name(folder: Path) -> None:
-    made = torchbench.build(case("named_inputs"))
-    assert made.module(*made.args, **made.kwargs).shape == (4, 4)
+    workload = torchbench.build(case("named_inputs"))
+    assert workload.module(*workload.args, **workload.kwargs).shape == (4, 4)
 
 
 def test_what_a_model_sets_for_the_process_does_not_stay(
@@ -108,5 +108,5 @@ def test_torchvisions_models_are_built_without_published_weights(
 def test_vision_maskrcnn_gets_its_arguments_in_training_alone(
     folder: Path, mode: Mode, expected: object
 ) -> None:
-    made = torchbench.build(case("vision_maskrcnn", mode, batch_size=None))
-    assert vars(made.module)["given"] == expected
+    workload = torchbench.build(case("vision_maskrcnn", mode, batch_size=None))
+    assert vars(workload.module)["given"] == expected

@@ -79,13 +79,13 @@ def package(
     folder: Path, content: str | None, check: str = "", operators: tuple[str, ...] = OPERATORS
 ) -> Path:
     """A torchvision whose library has this content; None for a library that is not there."""
-    made = folder / "torchvision"
-    made.mkdir()
-    (made / "__init__.py").write_text(INIT)
-    (made / "extension.py").write_text(EXTENSION.format(check=check))
-    (made / "_meta_registrations.py").write_text(META.format(operators=operators))
+    root = folder / "torchvision"
+    root.mkdir()
+    (root / "__init__.py").write_text(INIT)
+    (root / "extension.py").write_text(EXTENSION.format(check=check))
+    (root / "_meta_registrations.py").write_text(META.format(operators=operators))
     if content is not None:
-        (made / "of_a_later_year.so").write_text(content)
+        (root / "of_a_later_year.so").write_text(content)
     return folder
 
 

@@ -56,8 +56,8 @@ class Normalized(nn.Module):
         self.factor = 1.0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = self.parts[0](x)
-        normalized: torch.Tensor = self.parts[1](made + (made * (self.factor - 1)).detach())
+        hidden = self.parts[0](x)
+        normalized: torch.Tensor = self.parts[1](hidden + (hidden * (self.factor - 1)).detach())
         return normalized
 
 
@@ -93,9 +93,9 @@ def test_a_late_fault_that_a_normalization_hides_is_found_in_a_gradient(
 def test_samples_of_a_step_that_changes_its_input_are_not_compared() -> None:
     class Changes(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            made = super().forward(x)
+            output = super().forward(x)
             x.add_(0.5)
-            return made
+            return output
 
     work = Workload(module=Changes(8, 8), args=(torch.randn(4, 8),))
     session = opened(lambda: work, Mode.INFERENCE, repeat=3)
@@ -138,8 +138,8 @@ class Drifts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.steps += 1
-        found: torch.Tensor = self.linear(x) * (2.0 if self.steps >= 20 else 1.0)
-        return found
+        output: torch.Tensor = self.linear(x) * (2.0 if self.steps >= 20 else 1.0)
+        return output
 
 
 def test_where_eager_drifts_it_alone_is_named() -> None:

@@ -151,7 +151,7 @@ def looked_at(toy: Toy) -> Record:
 def answered(toy: Toy, cause: str = "", seed: int = 0) -> Why:
     """The answer for this toy, with invented times: the settings of ``cause`` remove the loss."""
     look = looked_at(toy)
-    remedies = {s for one in proposals(Looked.of(look)) if one.cause == cause for s in one.settings}
+    remedies = {s for p in proposals(Looked.of(look)) if p.cause == cause for s in p.settings}
     fast = {*STAGES, *(with_setting(toy.candidate, setting) for setting in remedies)} - {toy.candidate}
 
     def measure(job: Job, part: str) -> Sequence[Record]:
@@ -162,8 +162,8 @@ def answered(toy: Toy, cause: str = "", seed: int = 0) -> Why:
         eager, compiled = samples.baseline_s, samples.candidate_s
         samples = replace(
             samples,
-            baseline_s=tuple(toy.scale * one for one in eager),
-            candidate_s=tuple(toy.scale * one for one in compiled),
+            baseline_s=tuple(toy.scale * seconds for seconds in eager),
+            candidate_s=tuple(toy.scale * seconds for seconds in compiled),
         )
         return replace(look, job=job, candidate=name, samples=samples)
 
@@ -181,7 +181,7 @@ def test_every_cause_has_a_toy() -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_cause_is_named_and_no_other_is_explained(name: str) -> None:
     for _ in range(TRIES):
-        states = {one.proposal.cause: one.state for one in answered(PLANTED[name], name).causes}
+        states = {cause.proposal.cause: cause.state for cause in answered(PLANTED[name], name).causes}
         if name in states:
             break
         looked_at.cache_clear()
@@ -200,7 +200,7 @@ def test_the_result_of_compare_explains_itself() -> None:
     model = Of(longer, nn.Linear(256, 256))
     result = compare(model, inputs, mode="inference", compilers=["aot_eager"], protocol=few)
     explanation = result.why()
-    assert [one.proposal.cause for one in explanation.why.explained] == [CAPTURE]
+    assert [cause.proposal.cause for cause in explanation.why.explained] == [CAPTURE]
     assert "Explained: capture." in str(explanation)
     assert explanation.json()["explanations"][0]["candidate"] == "aot_eager"
     assert "<pre>" in explanation._repr_html_()

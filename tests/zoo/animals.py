@@ -52,8 +52,8 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 
 
 def build(case: Case) -> Workload:
-    made: Any = ANIMALS[case.name](case)
-    return made if isinstance(made, str) else workload(made)  # type: ignore[return-value]
+    animal: Any = ANIMALS[case.name](case)
+    return animal if isinstance(animal, str) else workload(animal)  # type: ignore[return-value]
 
 
 # -- single animals ------------------------------------------------------------------

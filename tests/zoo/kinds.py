@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 Make = Callable[[Case], Any]
 
 
-def workload(made: Any) -> Any:
+def workload(given: Any) -> Any:
     import torch
 
     from harness.workload import Workload
 
-    if isinstance(made, Workload):
-        return made
-    return Workload(module=made, args=(torch.randn(4, 8),), target=torch.zeros(4, 8), loss=loss)
+    if isinstance(given, Workload):
+        return given
+    return Workload(module=given, args=(torch.randn(4, 8),), target=torch.zeros(4, 8), loss=loss)
 
 
 def loss(output: Any, target: Any) -> Any:

@@ -44,7 +44,7 @@ def key_of(requirements: Sequence[str]) -> str:
     return f"{slug}-py{sys.version_info[0]}.{sys.version_info[1]}-{digest}"
 
 
-def made(
+def interpreter_with(
     name: str,
     requirements: Sequence[str],
     say: Say,

@@ -14,7 +14,7 @@ from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.labels import plain
 from runner.plan.compilers import Usable
-from runner.plan.environments.make import Say, made
+from runner.plan.environments.make import Say, interpreter_with
 from runner.plan.environments.plan import candidates_in, in_environments
 from runner.plan.environments.probe import Facts, probe, same, versions_text
 from runner.plan.environments.spec import DIFFERENT, EnvSpec
@@ -71,7 +71,7 @@ def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
     """
     checked = {}
     for spec in asked:
-        python = spec.python or made(spec.name, spec.requirements, say)
+        python = spec.python or interpreter_with(spec.name, spec.requirements, say)
         facts = probe(python, spec.name, "--envs")
         say(f"{spec.name}: {versions_text(facts)}")
         torch = str(facts["torch"])

@@ -220,10 +220,10 @@ def markdown(whys: Sequence[Why]) -> str:
 
 def as_json(whys: Sequence[Why]) -> dict[str, Any]:
     """why.json: for programs. Ratios are not rounded; a missing number is null."""
-    return {"version": VERSION, "explanations": [_one(why) for why in whys]}
+    return {"version": VERSION, "explanations": [_explanation(why) for why in whys]}
 
 
-def _one(why: Why) -> dict[str, Any]:
+def _explanation(why: Why) -> dict[str, Any]:
     return {
         "job": why.plain.record.job.key,
         "candidate": why.plain.record.candidate,
