@@ -49,7 +49,7 @@ def _only_rest_of(functions: Sequence[str], loss: object, start_us: int) -> bool
 
     torch keeps the metrics of the last frames only.
     """
-    frames = [m for m in compilations() if (m.start_time_us or 0) >= start_us and m.graph_op_count]
+    frames = [m for m in compilations() if _began_us(m) >= start_us and getattr(m, "graph_op_count", None)]
     rests = tuple(f"torch_dynamo_resume_in_{function}_at_" for function in functions)
     code = getattr(getattr(loss, "forward", loss), "__code__", None)
     place = (code.co_name, code.co_filename, code.co_firstlineno) if code is not None else None
@@ -60,6 +60,11 @@ def _only_rest_of(functions: Sequence[str], loss: object, start_us: int) -> bool
         return (frame.co_name or "").startswith(rests) or of_frame == place or optimizes
 
     return bool(functions and frames) and all(map(beside, frames))
+
+
+def _began_us(metrics: Any) -> float:
+    """torch 2.3 to 2.5 have the time in seconds, and none for a backward."""
+    return getattr(metrics, "start_time_us", None) or 1e6 * (getattr(metrics, "start_time", None) or 0.0)
 
 
 def watching_breaks() -> Callable[[], tuple[str, ...]]:

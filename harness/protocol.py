@@ -154,9 +154,8 @@ class Protocol:
         "docs/MEASURING.md (default: 1)",
     )
     process: int = 0  # number of this process; in a record always 0
-    # of a process of --start-up: what it begins with, and the folder of what is stored; in a record empty
-    start: str = ""
-    stored: str = ""
+    start: str = ""  # of a process of --start-up: what it begins with; in a record empty
+    stored: str = ""  # the folder of what is stored; in a record empty
     timeout_s: float = _protocol(
         1200.0, "--timeout=S", kind=SECONDS, help="seconds for one worker, with compilation (default: 1200)"
     )

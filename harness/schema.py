@@ -350,7 +350,7 @@ class Parity:
     eager_bit_equal: bool  # two runs of eager were equal bit for bit
     eager_spread: float  # distance between the two runs of eager, relative to a tensor's size
     multiplier: float | None = None  # `scaled`: `m`
-    # tensors that are not judged: noisy eager changes them by a third or more
+    # tensors that are not judged: noisy eager changes them by more than 30 %
     noise_tensors: tuple[str, ...] = ()
     # tensors that were beyond a limit on some data, as noisy eager is
     sensitive_tensors: tuple[str, ...] = ()

@@ -25,11 +25,16 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, change) for item in value))
+        items = [map_tensors(item, change) for item in value]
+        if isinstance(value, torch.nn.utils.rnn.PackedSequence):
+            items[1] = items[1].cpu()  # the batch sizes, wherever the data are
+        return type(value)(*items)
     if isinstance(value, (tuple, list)):
         return type(value)(map_tensors(item, change) for item in value)
     if isinstance(value, Mapping):
-        return {key: map_tensors(item, change) for key, item in value.items()}
+        changed = {key: map_tensors(item, change) for key, item in value.items()}
+        of_transformers = dataclasses.is_dataclass(value)
+        return type(value)(**changed) if of_transformers else changed
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         copied = copy.copy(value)
         for field in dataclasses.fields(value):

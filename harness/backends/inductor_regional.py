@@ -42,7 +42,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         constant_weights=inductor.packs_weights(program),
         notes=(*notes, note),
     )
-    return inductor.with_freezing(compiled, settings)
+    return inductor.with_freezing(program, compiled, settings)
 
 
 def regions_of(module: nn.Module) -> list[nn.Module]:

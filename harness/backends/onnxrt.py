@@ -45,7 +45,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             binding = session.io_binding()
             for name, tensor in zip(names, tensors, strict=True):
-                binding.bind_ortvalue_input(name, value.from_dlpack(tensor.contiguous()))
+                binding.bind_ortvalue_input(name, value.from_dlpack(tensor.detach().contiguous()))
             for name in wanted:  # without a binding, ONNX Runtime copies outputs to the CPU
                 binding.bind_output(name, device.type, device.index or 0)
             device.synchronize()  # ONNX Runtime works in a stream of its own, and waits for it at the end

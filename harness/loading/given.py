@@ -30,7 +30,7 @@ def loss_of_two(loss: Callable[..., Any], target: Any) -> Callable[[Any, Any], A
         signature = inspect.signature(called)
     except (TypeError, ValueError):  # functions written in C have no signature
         return loss
-    if _takes(signature, 2):
+    if _takes(signature, 2) and (target is not None or not _takes(signature, 1)):
         return loss
     if not _takes(signature, 1):
         raise TypeError(f"loss: it is called as loss(output, target), but its signature is {signature}")
@@ -68,7 +68,7 @@ def why_not_trainable(workload: Workload) -> str | None:
 
 def explained(error: BaseException, message: str, workload: Workload) -> str:
     """The message of an exception of eager's step, with what explains it in the user's input."""
-    own = not getattr(workload.loss, "__module__", "").startswith("harness.")
+    own = not (getattr(workload.loss, "__module__", None) or "").startswith("harness.")
     if not isinstance(error, Exception) or is_out_of_memory(error):
         return message
     if own and workload.target is None and _in_loss(error):

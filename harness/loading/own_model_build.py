@@ -26,13 +26,15 @@ def build(spec: str, case: Case) -> Workload:
     """The workload of ``module:function``. ``LookupError`` or ``TypeError`` with a sentence."""
     if case.config:
         raise LookupError(f"--model-config: {spec} has no configuration that can be changed")
+    if case.pretrained:
+        raise LookupError(f"--pretrained: {spec} has the weights that its function gives it")
     module, _, function = spec.rpartition(":")
     make = _find(module, function)
     sizes = {"batch_size": case.batch_size, "sequence": case.sequence}
     given = {name: size for name, size in sizes.items() if size is not None}
     for name in given:
         if name not in inspect.signature(make).parameters:
-            flag = "--sweep" if case.point else "--batch-size"
+            flag = "--sweep" if case.point else "--shapes" if name == "sequence" else "--batch-size"
             raise TypeError(f"{flag}: {spec} has no parameter called {name}")
     return _as_workload(spec, make(**given))
 
@@ -109,22 +111,23 @@ class Function(torch.nn.Module):
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         super().__init__()
         self.function = getattr(function, WRAPPED, function)
-        self.parts = torch.nn.ModuleDict()
+        self.parts, self.names = torch.nn.ModuleList(), list[str]()  # a ModuleDict takes no name such as keys
         for name, value in _surroundings(self.function).items():
             if isinstance(value, torch.nn.Module):
-                self.parts[name] = value
+                self.names.append(name)
+                self.parts.append(value)
             elif isinstance(value, torch.Tensor) and value.requires_grad:
                 raise TypeError(
                     f"model: its tensor {name} requires a gradient: give it to the function as an input"
                 )
         given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
-        self.training = given or any(part.training for part in self.parts.values())
+        self.training = given or any(part.training for part in self.parts)
         self.parts.training = self.training
         self.call = self.function
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call] # of torch
-        self.call = _with_parts(self.function, dict(self.parts))
+        self.call = _with_parts(self.function, dict(zip(self.names, self.parts, strict=True)))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)

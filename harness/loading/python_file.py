@@ -8,6 +8,7 @@ other names of the same modules.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -27,7 +28,8 @@ def load_file(path: Path) -> ModuleType:
     """The file as a module. ``LookupError`` if there is none."""
     if not path.is_file():
         raise LookupError(f"there is no file {str(path)!r}")
-    name = f"torchduet_file_{path.stem}"
+    place = hashlib.sha256(str(path.resolve()).encode(errors="surrogatepass")).hexdigest()[:8]
+    name = f"torchduet_file_{path.stem}_{place}"  # two files may have one name
     version = (str(path.resolve()), path.stat().st_mtime_ns)
     known = sys.modules.get(name)
     if known is not None and getattr(known, VERSION, None) == version:

@@ -20,9 +20,13 @@ LEAST = 2  # compilers treat a batch of one as a constant, even with dynamic sha
 
 
 def batches(program: Program) -> tuple[int, ...]:
-    """The batches of one step, the model's own last: (8,), or (4, 6, 8) with dynamic shapes."""
+    """The batches of one step, the model's own last: (8,), or (4, 6, 8) with dynamic shapes.
+
+    A step of generation runs its own batch alone.
+    """
     whole = batch_of(program)
-    if whole is None or not (program.options.dynamic_shapes or program.options.dynamic_batch):
+    dynamic = program.options.dynamic_shapes or program.options.dynamic_batch
+    if whole is None or program.drive is not None or not dynamic:
         return () if whole is None else (whole,)
     smaller = {size for size in (whole // 2, whole * 3 // 4) if LEAST <= size < whole}
     return (*sorted(smaller), whole)
@@ -31,7 +35,7 @@ def batches(program: Program) -> tuple[int, ...]:
 def smaller_inputs(program: Program) -> tuple[Inputs, ...]:
     """The inputs and targets of the smaller batches: the first rows of the model's own."""
     whole = batch_of(program)
-    if program.drive is not None or whole is None:
+    if whole is None:
         return ()
     return tuple(_rows(program, whole, size) for size in batches(program)[:-1])
 

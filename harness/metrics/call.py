@@ -41,15 +41,20 @@ LONG_S = 0.05  # the noise of longer steps hides the microseconds of a call
 
 
 def measure(ended: Ended) -> ByVariant:
+    from harness.loading.sizes import batches
+
     numbers: ByVariant = {name: {} for name in ended.variants}
-    if ended.job.case.mode.value == "training":
+    program = ended.variants[BASELINE].program
+    # one lap after each forward: with several batches in a step, its halves cannot be told apart
+    single = ended.job.protocol.gradient_accumulation == 1 and len(batches(program)) < 2
+    if program.training and single and ended.job.protocol.optimizer == "none":  # it follows the last lap
         apart = {name: variant for name, variant in ended.variants.items() if not variant.whole}
         halves = {name: partial(_halves, variant, ended) for name, variant in apart.items()}
         for name, times in alternating(halves).items():
             forward, backward = (statistics.median(part) * 1e3 for part in zip(*times, strict=True))
             numbers[name] = {"forward_ms": forward, "backward_ms": backward}
     for name, variant in ended.variants.items():
-        if name != BASELINE:
+        if name != BASELINE and not ended.job.protocol.ddp:  # other ranks keep their guards
             numbers[name] |= cost_of_call(variant, ended)
     return numbers
 
@@ -113,9 +118,9 @@ def alternating(steps: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
 
 
 def median(values: list[float]) -> tuple[float, float, float]:
-    """The median with its 95 % interval."""
+    """The median with its interval of at least 95 %: the order statistics of the sign test."""
     ordered, n = sorted(values), len(values)
-    left_out = max(0, int((n - 1.96 * n**0.5) / 2))
+    left_out = max(0, int((n - 1 - 1.96 * n**0.5) / 2))
     return statistics.median(ordered), ordered[left_out], ordered[n - 1 - left_out]
 
 

@@ -97,7 +97,8 @@ def signs(code: str) -> list[str]:
         cpp = "cpp_pybinding" in kernel[0][: len(name) + 40]
         seen = {
             "random": RANDOM.search(text) is not None,
-            "mask": re.search(r"'bool\*'", signature) is not None or ("out_ptr" in text and "*i1" in text),
+            "mask": re.search(r"'bool\*'", signature) is not None
+            or re.search(r"'(?:in_)?out_ptr\d+': '\*i1'", text) is not None,
             "copy": COPY.fullmatch(name) is not None,
             "scalar": cpp and "for(" in text and "at::vec" not in text,
         }
@@ -109,7 +110,10 @@ def cost_of(guards: Any, scope: dict[str, Any]) -> tuple[int, float]:
     """The number of guards of one frame, and microseconds of one check."""
 
     def count(node: Any) -> int:
-        return len(node.get_leaf_guards()) + sum(map(count, node.get_child_managers()))
+        # a dict whose order counts has its keys and values apart
+        pairs = node.get_key_value_managers().values() if hasattr(node, "get_key_value_managers") else ()
+        inside = [*node.get_child_managers(), *(child for pair in pairs for child in pair)]
+        return len(node.get_leaf_guards()) + sum(count(child) for child in inside if child is not None)
 
     times = []
     for _ in range(LOOPS):

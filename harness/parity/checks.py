@@ -68,7 +68,7 @@ class Checks:
         self._exact_is_slow = False
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
         self._others: dict[bool, Expected | str] = {}  # with other weights or without; or why there is none
-        self._pair: tuple[Variant, Variant] | None = None  # eager and fp64, if neighbors were looked at
+        self._pair: tuple[Variant, Variant | None] | None = None  # eager, fp64
         self._near: dict[tuple[int, bool, int], Truth] = {}
 
     # -- eager and fp64 ------------------------------------------------------------
@@ -103,8 +103,9 @@ class Checks:
     def other(self, *, weights: bool) -> Expected | str:
         """The calls on other data (without other ``weights``: made when asked), or why there are none."""
         if weights not in self._others:
-            exact = self.truth.exact is not None and not self._exact_is_slow
-            self._exact = self.bench.variant(exact=True) if exact else None
+            known = self.truth.exact is not None and not self._exact_is_slow
+            in_fp64 = partial(self.bench.variant, exact=True)
+            self._exact = self._in_fp64(Data(weights=weights, inputs=True), in_fp64) if known else None
             self._others[weights] = self._expect_on(self.bench.variant(), weights=weights)
             self._exact = None
         return self._others[weights]
@@ -263,14 +264,17 @@ class Checks:
 
         ``constant``: the candidate's weights are constants.
         """
-        self._pair = self._pair or (self.bench.variant(), self.bench.variant(exact=True))
+        if self._pair is None:
+            known = self.truth.exact is not None and not self._exact_is_slow
+            in_fp64 = partial(self.bench.variant, exact=True)
+            self._pair = self.bench.variant(), self._in_fp64(expected.data, in_fp64) if known else None
         eager, exact = self._pair
         for number in range(1, NEIGHBORS + 1):
             data = replace(expected.data, neighbor=number, constant=constant)
             key = expected.first, constant, number
             if key not in self._near:
-                slow = self._exact_is_slow
-                meant = None if slow else self._in_fp64(data, partial(on_data, self.bench, exact, data))
+                run = None if exact is None else partial(on_data, self.bench, exact, data)
+                meant = None if run is None else self._in_fp64(data, run)
                 meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
                 noisy = self._noisy(eager, data, range(RUNS * number, RUNS * (number + 1)))
                 own = on_data(self.bench, eager, data)

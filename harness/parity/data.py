@@ -80,18 +80,17 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
     """
     undo: list[Callable[[], object]] = []
     module = variant.program.module
-    with torch.no_grad():
-        rolled = data.neighbor if data.constant else 0
-        changed = [INPUTS] if (data.inputs or rolled) and _change_inputs(variant, rolled) else []
-        if data.weights:
-            undo = list(_change_weights(module))
-            undo += scale_weights(module, data.factors)
-            changed += [WEIGHTS] if undo else []
-        if data.neighbor and not data.constant:
-            undo += [
-                _flip(p.data, data.neighbor + n) for n, p in enumerate(module.parameters()) if _is_plain(p)
-            ]
     try:
+        with torch.no_grad():
+            rolled = data.neighbor if data.constant else 0
+            changed = [INPUTS] if (data.inputs or rolled) and _change_inputs(variant, rolled) else []
+            if data.weights:
+                undo.extend(_change_weights(module))  # one by one: a weight may not take the change
+                undo += scale_weights(module, data.factors)
+                changed += [WEIGHTS] if undo else []
+            if data.neighbor and not data.constant:
+                plain = ((n, p.data) for n, p in enumerate(module.parameters()) if _is_plain(p))
+                undo.extend(_flip(weight, data.neighbor + n) for n, weight in plain)
         yield tuple(changed)
     finally:
         with torch.no_grad():
@@ -216,7 +215,8 @@ def _change_input(tensor: torch.Tensor, more: int) -> bool:
 
     Masks, offsets and positions are left as they are: two values, sorted values, infinities.
     """
-    if tensor.numel() < 2 or tensor.dtype is torch.bool or type(tensor) not in PLAIN:
+    other = tensor.layout is not torch.strided or type(tensor) not in PLAIN
+    if tensor.numel() < 2 or tensor.dtype is torch.bool or other:
         return False
     if tensor.is_floating_point() or tensor.is_complex():
         if not bool(torch.isfinite(tensor).all()) or not bool(tensor.any()):

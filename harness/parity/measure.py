@@ -20,7 +20,7 @@ PLAIN = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 def family_of(name: str) -> str:
     """The kind of a tensor: value (output or loss), gradient, buffer, parameter or input."""
-    kind = name.split(".", 1)[0]
+    kind = name.split("@", 1)[0].split(".", 1)[0]  # output@1: of a smaller batch
     return {"output": "value", "loss": "value", "input_gradient": "gradient"}.get(kind, kind)
 
 

@@ -11,6 +11,7 @@ noise on each element of the output never does; the output therefore follows the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,9 +34,24 @@ COPIES = frozenset((
     *("masked_fill", "masked_fill_", "constant_pad_nd", "roll", "flip", "repeat", "fill_", "zero_", "relu"),
     *("relu_", "neg", "abs", "max_pool2d_with_indices", "select_backward", "slice_backward", "empty_like"),
     *("empty", "empty_strided", "new_empty", "new_empty_strided", "full", "full_like", "native_dropout"),
-    "_unsafe_view",
+    *("_unsafe_view", "amax", "amin", "aminmax", "max", "min", "maximum", "minimum", "median", "nanmedian"),
+    *("sort", "topk", "cummax", "cummin", "clamp", "clamp_", "clamp_min", "clamp_max", "hardtanh"),
+    *("hardtanh_", "adaptive_max_pool2d", "max_pool3d_with_indices", "upsample_nearest2d", "tril", "triu"),
+    *("index_copy", "index_copy_", "index_fill", "index_fill_", "masked_scatter", "masked_scatter_", "set_"),
+    *("slice_scatter", "select_scatter", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_", "squeeze_"),
+    *("t_", "transpose_", "detach_"),
 ))  # fmt: skip
-"""Operations that move values or choose among them, and so round nothing."""
+"""Operations that move values or choose among them, and so round nothing. The gradient of a maximum goes to
+where the input equals the result: with noise on the result it would be 0 / 0.
+"""
+BY_ARGUMENT = frozenset((
+    *("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_", "segment_reduce", "norm", "dist"),
+    *("linalg_vector_norm", "_cdist_forward", "_pdist_forward"),
+))  # fmt: skip
+EXTREMES = ("amax", "amin", "max", "min", math.inf, -math.inf)
+"""Operations that choose a maximum if one of these is an argument."""
+BOUNDED = frozenset(("sigmoid", "sigmoid_", "_softmax", "tanh", "tanh_"))
+"""Operations whose results no rounding leads beyond 1, which a loss or a distribution may check."""
 LAYERS, GROUPS = "native_layer_norm", "native_group_norm"
 WEIGHTS = {
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"), 1),
@@ -64,12 +80,15 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         mean = _mean_of(name, result)
-        if name not in COPIES:
-            results = result if isinstance(result, (tuple, list)) else (result,)
-            for tensor, returned in zip(results, func._schema.returns):  # noqa: B905, SLF001 - a list is one return
+        if name not in COPIES and not (name in BY_ARGUMENT and any(arg in EXTREMES for arg in _plain(args))):
+            results = result if isinstance(result, tuple) else (result,)
+            for value, returned in zip(results, func._schema.returns, strict=False):  # noqa: SLF001
                 alias = returned.alias_info
-                if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
-                    self._disturb(tensor)
+                for tensor in value if isinstance(value, list) else [value]:
+                    if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
+                        self._disturb(tensor)
+            if name in BOUNDED:
+                result.clamp_(-1.0, 1.0)
         if mean is not None:
             _follow(name, args[WEIGHTS[name]], result, mean)
         return result
@@ -82,6 +101,7 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         for part in torch.split(tensor.detach().as_strided((tensor.numel(),), (1,)), POOL // 2):
             start = int(torch.randint(POOL - part.numel(), (1,), generator=self._generator))
             exact = part.view(kind).bitwise_and(last) == 0
+            exact |= part.abs() > torch.finfo(part.dtype).max / 2  # a mask must not become an infinity
             part.mul_(pool[start : start + part.numel()].masked_fill(exact, 1.0))
 
     def _pool(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -94,6 +114,10 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
             factors = 1.0 + units.double() * torch.finfo(tensor.dtype).eps
             self._pools[key] = factors.to(tensor.device, tensor.dtype)
         return self._pools[key]
+
+
+def _plain(args: tuple[Any, ...]) -> list[Any]:
+    return [arg for arg in args if isinstance(arg, (str, float))]
 
 
 def _mean_of(name: str, result: Any) -> torch.Tensor | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -17,6 +18,7 @@ from harness.backends.shared.options import NOT_TAKEN
 from harness.counters import graphs_compiled
 from harness.failures import JobFailed, attempting
 from harness.loading.suite_files import load_suite
+from harness.parity.between import Imported
 from harness.parity.calls import first_calls
 from harness.parity.measure import sketch
 from harness.parity.rule import Verdict
@@ -109,10 +111,12 @@ class ShapeStream:
         for size, variant in self._variants.items():
             job = replace(self.job, options=replace(self.job.options, strategy=""))
             opening = Opening(job, self._bench.device, self._say, self._builder(size))
+            opening.imported = Imported(path=Path(), loss_scale=self._bench.loss_scale)  # that of the calls
             with attempting("eager", Status.EAGER_1ST_RUN_FAIL, explain=self._named(size)):
                 opening.open()
-                checks = opening.checks
-                assert checks is not None
+            checks = opening.checks
+            assert checks is not None
+            with attempting("check", Status.FAIL_TO_RUN, explain=self._named(size)):
                 calls = first_calls(opening.bench, variant, [])
                 calls.results[0] = self._results[size]
                 status, parity, notes = checks.judge(variant, compiled, calls)

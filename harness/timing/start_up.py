@@ -54,6 +54,6 @@ class StartUp:
 
     def store(self) -> None:
         """After a cold start: writes torch's portable cache file, if the compiler has left anything."""
-        save = getattr(torch.compiler, "save_cache_artifacts", None)  # torch 2.6
+        save = getattr(getattr(torch, "compiler", None), "save_cache_artifacts", None)  # torch 2.6
         if self._start == COLD and save is not None and (artifacts := save()) is not None:
             (self._folder / CACHES).write_bytes(artifacts[0])

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -299,7 +299,7 @@ class Variant:
             lap()
             return results
 
-        return self._step_of(lapped, self._batch_of(lapped))
+        return self._switching(self._step_of(lapped, self._batch_of(lapped)))
 
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
@@ -335,6 +335,10 @@ class Variant:
 
     def _make_step(self) -> Step:
         step = self._step_of(self._forward, self._batch, self._lap, self._forced, self._seeing())
+        return self._switching(step)
+
+    def _switching(self, step: Step) -> Step:
+        """The step after the switch to the variant's own TF32, where variants differ in it."""
         if not self._switches:
             return step
         tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory
@@ -347,7 +351,7 @@ class Variant:
 
     def remember(self) -> None:
         """Saves the present buffers and inputs for ``restore``."""
-        self._initial = self._saved()
+        self._initial = {name: tensor.detach().clone() for name, tensor in self._mutable()}
 
     def restore(self) -> None:
         """Restores the saved buffers and inputs in place, because compiled code keeps their addresses.
@@ -372,18 +376,6 @@ class Variant:
         """Before each sample of so many steps: all do the same work. Schedules go on, as in a real loop."""
         if self.rewinds:
             self._put_back(self._initial)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Afterwards, buffers and inputs are as they were before: for steps aside from steps in a row."""
-        saved = self._saved()
-        try:
-            yield
-        finally:
-            self._put_back(saved)
-
-    def _saved(self) -> dict[str, torch.Tensor]:
-        return {name: tensor.detach().clone() for name, tensor in self._mutable()}
 
     def _put_back(self, saved: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():
@@ -431,8 +423,10 @@ class Variant:
         """The weights and inputs, which most steps leave as they are, by name."""
         for name, parameter in self.program.module.named_parameters():
             yield from inner_tensors(f"parameter.{name}", parameter.data)
-        yield from named_tensors((self.program.args, dict(self.program.kwargs)), "input")
-        yield from named_tensors(self.program.target, "target")
+        inputs = named_tensors((self.program.args, dict(self.program.kwargs)), "input")
+        for name, tensor in (*inputs, *named_tensors(self.program.target, "target")):
+            if tensor.layout is torch.strided:  # a sparse one has no memory that could be compared
+                yield name, tensor
 
     def release(self) -> None:
         """Drops the gradients that the last step left."""

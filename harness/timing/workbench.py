@@ -65,7 +65,8 @@ class Workbench:
     def settle(self) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""
         tf32 = self.precision.tf32 and self.baseline_precision.tf32
-        return settle(self.device, tf32=tf32)
+        same = self.precision.tf32 == self.baseline_precision.tf32  # else the variants' own steps change it
+        return settle(self.device, tf32=tf32) and same
 
     def tidy(self) -> None:
         """Gives the memory of dropped variants back to the device. Keeps the CPU's, which steps use again.
@@ -109,8 +110,9 @@ class Workbench:
     def _gradients_are_finite(self) -> bool:
         variant = self.variant()
         self.step(variant)
-        gradients = [p.grad for p in variant.program.module.parameters() if p.grad is not None]
-        return all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+        gradients = (p.grad for p in variant.program.module.parameters() if p.grad is not None)
+        dense = (g if g.layout is torch.strided else g.to_dense() for g in gradients)
+        return all(bool(torch.isfinite(gradient).all()) for gradient in dense)
 
     def run(
         self,

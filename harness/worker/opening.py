@@ -76,7 +76,8 @@ class Opening:
         unusable = f"{self._device} cannot be used in this process: "
         with attempting("open", Status.INFRA_ERROR, Status.INFRA_ERROR, lambda _, words: unusable + words):
             of(self._device).open()
-            settle(self._device)
+            names = (self._job.dtype, self._job.baseline_dtype or self._job.dtype)
+            settle(self._device, tf32=all(precision(name, self._device.type).tf32 for name in names))
         with attempting("open", Status.MODEL_FAIL_TO_LOAD):
             workload = self.build()
             if imported is not None:

@@ -193,16 +193,17 @@ class Session:
             return
         self._say("eager", BASELINE)
         with attempting("eager", Status.EAGER_FAIL_TO_RUN, Status.EAGER_1ST_RUN_OOM):
-            first = self._variants.pop(BASELINE)
-            self._variants[BASELINE] = self._bench.timed_variant()
-            self._watch.moved(first, self._variants[BASELINE])
+            placed = self._bench.timed_variant()  # if it has no memory, the first copy stays
+            self._watch.moved(self._variants.pop(BASELINE), placed)
+            self._variants[BASELINE] = placed
 
     def _compile(self, candidate: str) -> tuple[Variant, Compiled, FirstCalls | None, dict[str, Scalar]]:
         """Compiles, and runs the first calls, whose results the check needs."""
         bench, start_up = self._bench, self._start_up
         variant = bench.timed_variant(candidate)
         source = self._job.own_compilers.get(candidate, "")
-        backend = self._compilers.get(candidate) or load_backend(candidate, source, start_up.package)
+        package = start_up.package if self.stream is None else None  # a stream compiles by its own strategy
+        backend = self._compilers.get(candidate) or load_backend(candidate, source, package)
         results = None
 
         def compile_it() -> Compiled:
@@ -214,10 +215,10 @@ class Session:
                 compiling, compiled = timed(compile_it, bench.synchronize)
             variant.use(compiled.forward, compiled.compile_batch)
             calls = list[float]()
-            if start_up.races:
-                calls = start_up.steps(variant.step, bench.synchronize)
-            elif self.stream is not None:
+            if self.stream is not None:
                 calls = self.stream.run(bench, variant, compiled)
+            elif start_up.races:
+                calls = start_up.steps(variant.step, bench.synchronize)
             elif self._checks is not None:
                 results = first_calls(bench, variant, calls)
             else:
@@ -314,6 +315,11 @@ class Session:
             return {}
         gpu = gpu_of(self._device)
         read = None if gpu is None else lambda: (float(gpu.clock_mhz()), gpu.power_w())
+        try:
+            _ = read and read()
+        except Exception as error:  # of a card or a driver that does not tell
+            print(f"no readings while heating: {type(error).__name__}: {error}", flush=True)
+            read = None
         steps = {name: variant.step for name, variant in self._variants.items()}
         return {"heated_s": heat(steps, self._bench.synchronize, read, partial(self._say, "warm up"))}
 

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from harness.backends.shared.options import batch_tensors, notes_on
+from harness.backends.shared.options import notes_on
 from harness.program import Compiled, Program, forward_of
+from harness.shapes.sizes import DYNAMIC
 from harness.tensors import named_tensors
 
 Call = Callable[..., Any]
@@ -65,14 +66,20 @@ def exported(
     shapes: Any = cast("Any", torch.export.ShapesCollection)()
     free = torch.export.Dim.AUTO
     options = program.options
-    if options.dynamic_shapes:
-        for _, tensor in named_tensors((args, given), "input"):
+    inputs = [tensor for _, tensor in named_tensors((args, given), "input") if tensor.dim()]
+    for tensor in inputs:
+        if options.dynamic_shapes or options.strategy == DYNAMIC:
             shapes[tensor] = dict.fromkeys(range(tensor.dim()), free)
-    elif options.dynamic_batch:
-        for tensor in batch_tensors(program):
+        elif options.dynamic_batch and tensor.shape[0] == inputs[0].shape[0]:
             shapes[tensor] = {0: free}
-    wanted = shapes if options.dynamic_shapes or options.dynamic_batch else None
+    wanted = shapes if has_free_sizes(program) else None
     return torch.export.export(module, args, given, dynamic_shapes=wanted, strict=False)
+
+
+def has_free_sizes(program: Program) -> bool:
+    """Whether one capture serves inputs of several sizes."""
+    options = program.options
+    return options.dynamic_shapes or options.dynamic_batch or options.strategy == DYNAMIC
 
 
 def operations_of(captured: torch.export.ExportedProgram) -> int:
@@ -108,11 +115,17 @@ class Shape:
 
 
 class FlatModule(nn.Module):
-    """A module that takes and returns flat tuples of tensors, as other runtimes need."""
+    """A module that takes and returns flat tuples of tensors, as other runtimes need.
 
-    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    ``free``: inputs may have other sizes than these.
+    """
+
+    def __init__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, free: bool = False
+    ) -> None:
         super().__init__()
         self.inner = module
+        self._free = free
         self._inputs = Shape()
         self._outputs = Shape()
         self.tensors = tuple(self._inputs.take((args, dict(kwargs)), "input"))
@@ -127,11 +140,15 @@ class FlatModule(nn.Module):
         if takes != len(self.tensors):
             raise RuntimeError(f"the compiled model takes {takes} inputs, the model {len(self.tensors)}")
         outputs = self._outputs
-        expected = [(t.shape, t.dtype) for t in self.tensors]
+
+        def form(tensor: torch.Tensor) -> object:
+            return tensor.dim() if self._free else tensor.shape, tensor.dtype
+
+        expected = [form(tensor) for tensor in self.tensors]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             tensors = [t for t in pytree.tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
-            if [(t.shape, t.dtype) for t in tensors] != expected:
+            if [form(tensor) for tensor in tensors] != expected:
                 raise ValueError("this model was captured for inputs of other sizes")
             return outputs.put(run(tensors))
 
@@ -142,7 +159,7 @@ def flat_export(
     program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[FlatModule, torch.export.ExportedProgram]:
     """The module with flat inputs and outputs, and its capture."""
-    flat = FlatModule(program.module, args, kwargs)
+    flat = FlatModule(program.module, args, kwargs, free=has_free_sizes(program))
     return flat, exported(program, flat, flat.tensors)
 
 

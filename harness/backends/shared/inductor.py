@@ -38,7 +38,9 @@ def compile_with_inductor(
 
     choices = autotuned_from_now() if chosen.get("max_autotune") or chosen.get("max_autotune_gemm") else []
     replays = chosen.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
-    compiled = with_freezing(with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen)
+    compiled = with_freezing(
+        program, with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen
+    )
     compiled = replace(compiled, autotuned=lambda: "\n".join(choices))
     return replace(compiled, constant_weights=True) if packs_weights(program) else compiled
 
@@ -117,9 +119,9 @@ def _inputs_of(program: Program) -> int:
     return sum(1 for _ in named_tensors(given, "given")) + 1  # the gradient of the loss
 
 
-def with_freezing(compiled: Compiled, settings: Mapping[str, Any]) -> Compiled:
+def with_freezing(program: Program, compiled: Compiled, settings: Mapping[str, Any]) -> Compiled:
     """Freezing needs a setting that Dynamo reads from the global configuration."""
-    if not settings.get("freezing"):
+    if program.training or not settings.get("freezing"):  # torch freezes without gradients only
         return compiled
 
     def context() -> Any:
