@@ -63,9 +63,11 @@ def _fixed_shapes(comparison: Comparison) -> bool:
 
 
 def _ranks_on_few_cpus(c: Comparison) -> str:
-    """``2 processes on 2 CPUs``, where a rank of ``--ddp`` has no more than one; "" else."""
+    """``2 processes on 2 CPUs``, where ranks of ``--ddp`` have no more than one or share theirs; "" else."""
     ranks, cpus = c.record.job.protocol.ddp, finite(c.record.environment.get("cpus_usable"))
-    few = bool(ranks and cpus) and ranks >= (cpus or 0) and not of(c.record.job.device).accelerated
+    threads = ranks * (finite(c.record.environment.get("threads")) or 1)
+    crowded = bool(ranks and cpus) and (ranks >= (cpus or 0) or threads > (cpus or 0))
+    few = crowded and not of(c.record.job.device).accelerated
     return f"{ranks} processes on {counted(int(cpus or 0), 'CPU')}" if few else ""
 
 

@@ -335,8 +335,8 @@ class Curve:
     @property
     def family(self) -> tuple[object, ...]:
         """What the curves of all candidates of a model share."""
-        job = self.comparisons[0].record.job
-        return self.axis, self.case, job.device, job.dtype
+        first = self.comparisons[0]
+        return self.axis, self.case, first.device, first.record.job.dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from harness.metrics import declared
 from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
-from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Mean, Summary
-from runner.analysis.environments import across_environments, averages_across, is_eager_of
+from runner.analysis.comparison import Comparison, GroupSummary, Mean, Summary
+from runner.analysis.environments import across_environments, averages_across, is_compiled, is_eager_of
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.start_up.forms import shape_forms, start_forms
@@ -90,10 +90,9 @@ def _comparison(
 ) -> Comparison:
     derived = {**derived_of(record, estimate, peaks), **steadiness(record)}
     numbers, times = record.metrics, compilations_of(record)
-    if len(times) > 1:
+    if times:
         derived[LATENCY] = center(times)
     across = is_eager_of(record)  # eager of another process
-    compiled = compiler_label(record) != CONTROL and not across
     limits = Limits.of(record.job.protocol)
     # without a q, for a candidate that failed, its own p decides about the verdict in brackets
     decisive = q_value if q_value is not None or estimate is None else estimate.p_value
@@ -111,7 +110,7 @@ def _comparison(
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),
         memory_ratio=finite(derived["memory_ratio"]),
-        break_even=break_even(times, estimate) if compiled else None,
+        break_even=break_even(times, estimate) if is_compiled(record) else None,
         derived=derived,
         over_plain=plain,
         system=system,
@@ -154,13 +153,13 @@ def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
 def _common(run: Mapping[GroupKey, Sequence[Comparison]]) -> dict[tuple[str, ...], frozenset[str]]:
     """Of each suite, mode, device and dtype: the jobs that all of its compilers passed with a speedup.
 
-    The A/A control counts for nothing here, and neither does a compiler that passed nowhere.
+    Eager counts for nothing here, and neither does a compiler that passed nowhere.
     """
     shared: dict[tuple[str, ...], frozenset[str]] = {}
-    for (compiler, *where), members in run.items():
+    for (_, *where), members in run.items():
         timed = (c for c in members if c.record.status.passed and c.speedup is not None)
         jobs = frozenset(c.record.job.key for c in timed)
-        if jobs and compiler != CONTROL:
+        if jobs and is_compiled(members[0].record):
             shared[tuple(where)] = shared.get(tuple(where), jobs) & jobs
     return shared
 

@@ -17,6 +17,7 @@ from runner.analysis.verdicts.averages import geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.reasons import judgment
+from runner.labels import device_labels
 from runner.plan.environments.plan import EAGER, split_candidate
 
 Key = tuple[str, str, str, str, str, str]
@@ -41,11 +42,11 @@ def across_environments(records: Sequence[Record]) -> tuple[AcrossEnvironments, 
 def averages_across(across: Sequence[AcrossEnvironments]) -> tuple[EnvironmentAverage, ...]:
     """Geometric means over the models whose speedups count. ``total`` counts every record."""
     groups: dict[Key, list[AcrossEnvironments]] = {}
-    for c in across:
+    for c, device in zip(across, device_labels([c.record for c in across]), strict=True):
         case, job = c.record.job.case, c.record.job
         if case.point:
             continue  # a model's points are not several models
-        key = (suite_of(case.suite), case.mode.value, job.device, job.dtype, c.environment, c.compiler)
+        key = (suite_of(case.suite), case.mode.value, device, job.dtype, c.environment, c.compiler)
         groups.setdefault(key, []).append(c)
     return tuple(_average(key, members) for key, members in groups.items())
 
@@ -66,7 +67,8 @@ def _estimate(record: Record) -> PairedEstimate | None:
 def _across(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
     compiler, environment = split_candidate(record.job, record.candidate)
     parity = record.env_parity
-    word, opened = judgment(estimate, q_value, Limits.of(record.job.protocol), across=True)
+    decisive = q_value if q_value is not None or estimate is None else estimate.p_value  # as in derive
+    word, opened = judgment(estimate, decisive, Limits.of(record.job.protocol), across=True)
     same = None if parity is None else not parity.failed
     return AcrossEnvironments(
         record=record,
@@ -90,6 +92,11 @@ def _average(key: Key, members: Sequence[AcrossEnvironments]) -> EnvironmentAver
         total=len(members),
         mean=geomean([c.estimate for c in members if c.counts and c.estimate is not None]),
     )
+
+
+def is_compiled(record: Record) -> bool:
+    """Whether the candidate is no eager: neither the control, nor in another precision or environment."""
+    return record.candidate != EAGER and not is_eager_of(record)
 
 
 def is_eager_of(record: Record) -> bool:

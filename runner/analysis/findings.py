@@ -13,7 +13,7 @@ from harness.schema import CACHE_FILE, COLD, WARM, Compilation, Status
 from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, share_text, with_unit
-from runner.analysis.environments import is_eager_of
+from runner.analysis.environments import is_compiled, is_eager_of
 from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.compiling import (
@@ -174,8 +174,7 @@ def _message(comparison: Comparison) -> str:
 
 def _compiled(comparison: Comparison) -> bool:
     """Whether it is a compiler's result that passed."""
-    compiled = comparison.compiler != CONTROL and not is_eager_of(comparison.record)
-    return comparison.record.status.passed and compiled
+    return comparison.record.status.passed and is_compiled(comparison.record)
 
 
 def _eager_of_reference(comparison: Comparison) -> bool:
@@ -323,7 +322,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "crowded": is_crowded,
         "unequal_faults": lambda c: _compiled(c) and _share_of_faults(c) >= LEAST_OF_FAULTS,
         "allocator": lambda c: _compiled(c) and c.allocator is not None,
-        "chosen": lambda c: bool(followed(c.record)),
+        "chosen": lambda c: c.estimate is not None and bool(followed(c.record)),
         "held_back": _held_back,
         "capped": lambda c: _number(c, "gpu_capped_share") > MOST_CAPPED and not _held_back(c),
         "short_of_memory": lambda c: _number(c, "allocator_retries") > 0,

@@ -24,7 +24,7 @@ Point = tuple[float, float, float, float]
 
 
 def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
-    """A curve over each axis, for each candidate and all values of the other axes."""
+    """A curve over each axis, for each candidate and all values of the other axes, if a point counts."""
     members: dict[tuple[str, Case, str, str, str], list[Comparison]] = {}
     for axis in dict.fromkeys(axis for c in comparisons for axis in c.record.job.case.at):
         for comparison in comparisons:
@@ -32,9 +32,10 @@ def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
             if axis in case.at:
                 others = tuple(word for word in case.point if not word.startswith(f"{axis}="))
                 alike = replace(case, batch_size=None, sequence=None, prompt_tokens=None, point=others)
-                key = (axis, alike, job.device, job.dtype, comparison.record.candidate)
+                key = (axis, alike, comparison.device, job.dtype, comparison.record.candidate)
                 members.setdefault(key, []).append(comparison)
-    return tuple(_curve(axis, case, some) for (axis, case, *_), some in members.items() if len(some) > 1)
+    every = (_curve(axis, case, some) for (axis, case, *_), some in members.items() if len(some) > 1)
+    return tuple(curve for curve in every if curve.points)
 
 
 def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
-from harness.schema import Record
+from harness.schema import Record, Scalar
 from runner.analysis.verdicts.between import kind_of, tau_mode
 from runner.analysis.verdicts.decision import Spread, spread_of
 from runner.analysis.verdicts.family import is_short
@@ -27,11 +27,11 @@ LARGEST = 10.0  # of tau
 
 
 def calibrated(records: Sequence[Record]) -> tuple[Calibration, ...]:
-    """One calibration for each device of the run; () without models of several processes in little noise."""
-    parts: dict[str, list[Record]] = {}
+    """One for each device and number of threads; () without models of several processes in little noise."""
+    parts: dict[tuple[Scalar, ...], list[Record]] = {}
     for record in records:
         if record.status.passed:
-            parts.setdefault(record.job.device, []).append(record)
+            parts.setdefault(tuple(conditions_of(record.environment).values()), []).append(record)
     return tuple(calibration for members in parts.values() if (calibration := _of_device(members)).taus)
 
 

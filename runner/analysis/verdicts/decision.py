@@ -96,7 +96,7 @@ def _of_one(rounds: PairedEstimate, logs: Floats, between: Between) -> PairedEst
         assumed_sd=tau or None,
     )
     if rounds.interval is None or rounds.interval_90 is None:
-        return rounds
+        return replace(rounds, interval_90=None)  # five rounds have one, without tau and dependence
     assert rounds.rounds_half is not None
     assert rounds.error is not None
     factor = widening(logs)

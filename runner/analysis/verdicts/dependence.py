@@ -115,8 +115,8 @@ def regimes(logs: Floats) -> tuple[float, float] | None:
 def _scores(logs: Floats) -> tuple[float, float]:
     """Standard scores of a trend (Spearman) and of a shift between the halves (rank sum)."""
     n = logs.size
-    ranks = np.empty(n)
-    ranks[np.argsort(logs, kind="stable")] = np.arange(1.0, n + 1)
+    _, which, counts = np.unique(logs, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]  # ties share their mean rank
     places = np.arange(n) - (n - 1) / 2
     trend = 12 * float(ranks @ places) / (n * (n * n - 1.0)) * math.sqrt(n - 1)
     half = n // 2

@@ -12,6 +12,7 @@ from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, Assumed, assumed_tau
 from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
+from runner.labels import device_labels
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.store.calibrations import Calibration
 
@@ -22,12 +23,13 @@ Group = tuple[str, str, str, str]
 def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
     """One estimate for each record; None without samples, and for samples that cannot be used."""
     spreads: dict[Group, list[Spread]] = {}
-    for record in records:
+    groups = [_group(record, device) for record, device in zip(records, device_labels(records), strict=True)]
+    for record, group in zip(records, groups, strict=True):
         samples = record.samples
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
         if spread:
-            spreads.setdefault(_group(record), []).append(spread)
-    return [_estimate(record, spreads.get(_group(record), ())) for record in records]
+            spreads.setdefault(group, []).append(spread)
+    return [_estimate(record, spreads.get(group, ())) for record, group in zip(records, groups, strict=True)]
 
 
 def _estimate(record: Record, spreads: Sequence[Spread]) -> PairedEstimate | None:
@@ -78,6 +80,5 @@ def is_short(job: Job, baseline_s: Column) -> bool:
     return float(np.median(baseline_s)) < SHORT_STEP_S
 
 
-def _group(record: Record) -> Group:
-    job = record.job
-    return record.candidate, job.case.mode.value, job.device, job.dtype
+def _group(record: Record, device: str) -> Group:
+    return record.candidate, record.job.case.mode.value, device, record.job.dtype

@@ -26,7 +26,7 @@ def generation_of(record: Record) -> Generation | None:
         prefill = judged(
             samples.baseline_prefill_s, samples.candidate_prefill_s, samples.rounds_by_process, between
         )
-        decode = _decode(samples, between)
+        decode = _decode(samples, between) if new_tokens > 1 else None
     except ValueError:  # a prefill as long as its whole step leaves no decode
         return None
     decoded = batch * (new_tokens - 1)

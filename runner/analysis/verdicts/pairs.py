@@ -22,9 +22,11 @@ from runner.analysis.verdicts.reasons import judgment
 
 FEWEST = 6  # shared rounds; fewer have no interval
 
-Key = TypeVar("Key", bound=tuple[int, float])
-Round = tuple[int, float]
-"""The process and the number of the round in it; in older records, eager's time stands for the number."""
+Key = TypeVar("Key", bound=tuple[int, float, float])
+Round = tuple[int, float, float]
+"""The process, the number of the round in it (older records: eager's time), and eager's time: sessions of a
+job that ran one after the other count their rounds from 0.
+"""
 
 
 def candidate_pairs(comparisons: Sequence[Comparison]) -> tuple[CandidatePair, ...]:
@@ -96,10 +98,15 @@ def timed_in_both(before: Iterable[Key], after: Container[Key]) -> tuple[list[Ke
 
 
 def rounds_of(samples: Samples) -> Mapping[Round, float]:
-    """The candidate's times. In older records, candidates of one worker share eager's time of a round."""
-    names = samples.round_index or samples.baseline_s
-    keys = zip(samples.process_of_round, names, strict=False)
-    return dict(zip(keys, samples.candidate_s, strict=False))
+    """The candidate's times."""
+    return dict(zip(keys_of(samples), samples.candidate_s, strict=False))
+
+
+def keys_of(samples: Samples) -> list[Round]:
+    """Candidates of one session share eager's time of a round; with environments, the reference's."""
+    eager = samples.reference_s if len(samples.reference_s) == len(samples) else samples.baseline_s
+    numbers = samples.round_index or samples.baseline_s
+    return list(zip(samples.process_of_round, numbers, eager, strict=False))
 
 
 def _pair(

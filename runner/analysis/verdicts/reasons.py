@@ -63,7 +63,7 @@ def why_open(
 def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason:
     if across and estimate.processes < LEAST_ACROSS:
         return Reason.SIDES
-    if estimate.interval is None:
+    if estimate.interval is None or estimate.rounds_half is None:  # or no process has six rounds
         return Reason.TOO_FEW_ROUNDS
     if estimate.unsteady_kind is not None:
         return estimate.unsteady_kind
