@@ -20,7 +20,7 @@ from runner.analysis.digits import speedup_text
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.errors import UsageError
-from runner.labels import plain, reason
+from runner.labels import case_name, plain, reason
 from runner.plan.environments.prepare import SameEnvironments
 from runner.plan.environments.spec import EnvSpec, environments_asked
 from runner.reports.parts.grid import say
@@ -53,7 +53,7 @@ Run = Callable[[Path, Sequence[EnvSpec], Collection[Job]], Mapping[str, ResultCh
 
 def name_of(job: Job, compiler: str) -> str:
     """``MLP_addition training float32 cpu, inductor``"""
-    return plain(f"{job.case.name} {job.case.mode.value} {job.dtype} {job.device}, {compiler}")
+    return plain(f"{case_name(job.case)} {job.case.mode.value} {job.dtype} {job.device}, {compiler}")
 
 
 def result_changes(records: Sequence[Record], older: str, newer: str) -> dict[str, ResultChange]:
@@ -77,7 +77,7 @@ def _change(older: Record, newer: Record, pair: CandidatePair | None) -> ResultC
         why = f", {newer.failure.kind}: {newer.failure.message}"[:120] if newer.failure else ""
         text = plain(f"{was.value} -> {now.value}{why}")
         return ResultChange(change=STATUS, text=text, worse=was.passed and not now.passed)
-    if not now.passed:
+    if not (now.passed and newer.job.protocol.performance):  # without times, the status is the result
         return ResultChange(change=SAME, text=now.value)
     if pair is None or pair.speedup is None or pair.verdict is None:
         return ResultChange(change=OPEN, text=f"{now.value}, no speed")
@@ -118,7 +118,7 @@ def search(
             result = at(place).get(name)
             if result is not None and result.change == change:
                 high = place
-            elif result is not None and result.change in (SAME, SLOWER, FASTER):
+            elif result is not None and (change == STATUS or result.change in (SAME, SLOWER, FASTER)):
                 low = place
             left = [other for other in left if low < other < high]
         return builds[low : high + 1]
@@ -135,7 +135,10 @@ def followed(jobs: Sequence[Job]) -> dict[str, Job]:
         processes = job.protocol.processes and max(LEAST_ACROSS, job.protocol.processes)
         protocol = replace(job.protocol, processes=processes)
         enough = replace(job, candidates=compilers, protocol=protocol)
-        jobs_of.update({name_of(job, compiler): enough for compiler in compilers})
+        for name in (name_of(job, compiler) for compiler in compilers):
+            if name in jobs_of:
+                raise UsageError(f"--bisect: two models are called {name}; leave out one of them")
+            jobs_of[name] = enough
     return jobs_of
 
 
@@ -228,7 +231,9 @@ def pip_versions(package: str) -> list[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT_S, check=True)
     except (subprocess.SubprocessError, OSError) as error:
-        why = reason((getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1])
+        said = getattr(error, "stderr", None)  # bytes after a timeout
+        text = said if isinstance(said, str) and said.strip() else str(error)
+        why = reason(text.strip().splitlines()[-1])
         raise UsageError(f"--bisect: pip finds no versions of {package} ({why}); list them instead") from None
     lines = (line.partition("Available versions:") for line in done.stdout.splitlines())
     return [version.strip() for _, _, listed in lines if listed for version in listed.split(",")]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
+from runner.cli.exit_codes import OK
 from runner.cli.formats import formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
@@ -50,7 +51,16 @@ def perform(request: tuple[str, RunConfig, Where], argv: Sequence[str]) -> int:
     from runner.cli.measuring import measured_into
     from runner.plan.environments.prepare import prepared
     from runner.plan.jobs import plan
-    from runner.runs.bisect import bisect, builds_asked, followed, judge, pip_versions, result_changes
+    from runner.plan.partition import our_part
+    from runner.runs.bisect import (
+        CANNOT_JUDGE,
+        bisect,
+        builds_asked,
+        followed,
+        judge,
+        pip_versions,
+        result_changes,
+    )
     from runner.store.run_folder import new_folder
 
     def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
@@ -59,7 +69,9 @@ def perform(request: tuple[str, RunConfig, Where], argv: Sequence[str]) -> int:
         return result_changes(records, *(build.name for build in both))
 
     versions, config, where = request
-    jobs, console = followed(plan(config)), Console()
+    jobs, console = followed(our_part(config.partition, plan(config))), Console()
+    if not jobs:
+        return OK if versions != BUILDS else CANNOT_JUDGE
     builds = config.environments if versions == BUILDS else builds_asked(versions, pip_versions)
     folder = new_folder(config.output_dir, "bisect").resolve()
     return (judge if versions == BUILDS else bisect)(builds, jobs, folder, console, run)

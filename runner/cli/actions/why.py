@@ -36,7 +36,9 @@ def parse(given: Given) -> tuple[MeasureRequest, bool]:
     request = planned(given)
     config = request.config
     action = "--why" if WHY.key in given else "--tune"
-    named = config.compilers if any(compiler.key in given for compiler in COMPILERS) else (DEFAULT,)
+    named = config.compilers
+    if not any(compiler.key in given for compiler in COMPILERS):
+        named = tuple(name for name in named if name.startswith(DEFAULT))[:1]  # in its mode
     if len(named) != 1:
         raise UsageError(f"{action} explains one compiler; name one with --compilers, not {len(named)}")
     if compiler_of(named[0]) == "eager" or named[0] in config.own_compilers:
@@ -54,9 +56,10 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.plan.jobs import plan
+    from runner.plan.partition import our_part
     from runner.plan.possible import possible_here
     from runner.reports.parts.grid import grid_of, say
-    from runner.runs.why.asking import asked_why, tuned, winner
+    from runner.runs.why.asking import asked_why, tuned, tuning, winner
     from runner.runs.why.explain import NoTimes
     from runner.runs.why.handover import TRACE, hand_over
     from runner.runs.why.page import balance_png, page
@@ -65,7 +68,11 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
 
     measure_request, asks_why = request
     config, console = measure_request.config, Console()
-    jobs = possible_here(config, plan(config), skip=False)
+    jobs = possible_here(config, our_part(config.partition, plan(config)), skip=False)
+    if not jobs:
+        return OK
+    for job in () if asks_why else jobs:
+        tuning(job)  # without settings: said before anything is measured
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
     whys = []
     for job in jobs:
@@ -87,11 +94,11 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     if len(whys) > 1:
         console.print()
         console.print(grid_of(console, overview(whys), lambda *_: ""))
-    pictures = {why.title: balance_png(why) for why in whys}
-    for why in whys:
-        if picture := pictures[why.title]:
-            (folder / why.plain.record.job.key / "balance.png").write_bytes(picture)
-    (folder / "why.html").write_bytes(page(whys, {title: png for title, png in pictures.items() if png}))
+    drawn = {why.plain.record.job.key: balance_png(why) for why in whys}
+    pictures = {key: picture for key, picture in drawn.items() if picture}
+    for key, picture in pictures.items():
+        (folder / key / "balance.png").write_bytes(picture)
+    (folder / "why.html").write_bytes(page(whys, pictures))
     (folder / "why.md").write_text(markdown(whys), encoding="utf-8")
     (folder / "why.json").write_text(json.dumps(as_json(whys), indent=1) + "\n", encoding="utf-8")
     say(console, f"\nwhy.html, why.md, why.json and the records: {folder}")

@@ -34,7 +34,7 @@ class Accepted:
     expires: date
 
     def allows(self, gate: str, case: str) -> bool:
-        return self.gate == gate and fnmatchcase(case, f"{self.result}*")
+        return self.gate == gate and fnmatchcase(case, f"{self.result.replace('[', '[[]')}*")
 
 
 def accepted_in(path: Path) -> tuple[Accepted, ...]:

@@ -33,7 +33,7 @@ from runner.analysis.verdicts.averages import geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, difference, judged_or_none, verdict
 from runner.analysis.verdicts.family import assumed_of
-from runner.analysis.verdicts.pairs import FEWEST, timed_in_both
+from runner.analysis.verdicts.pairs import FEWEST, Round, keys_of, timed_in_both
 from runner.analysis.verdicts.reasons import why_open
 from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
 from runner.runs.compare.run import NO_RECORD, Result, Run
@@ -234,13 +234,13 @@ def shared_rounds(first: Result, second: Result) -> Factors | None:
     )
 
 
-def _by_round(result: Result) -> Mapping[tuple[int, int], tuple[float, float]]:
+def _by_round(result: Result) -> Mapping[Round, tuple[float, float]]:
     """The seconds of eager and compiled; empty if the rounds have no number."""
     samples = result.record.samples
     if samples is None or len(samples.round_index) != len(samples):
         return {}
-    rounds = zip(samples.process_of_round, samples.round_index, strict=True)
-    return dict(zip(rounds, zip(samples.baseline_s, samples.candidate_s, strict=True), strict=True))
+    times = zip(samples.baseline_s, samples.candidate_s, strict=True)
+    return dict(zip(keys_of(samples), times, strict=True))
 
 
 def _ratio(before: float | None, after: float | None) -> float | None:

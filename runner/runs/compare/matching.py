@@ -39,6 +39,9 @@ def match(
         others = subjects.get(_subject(result), [])
         if key in theirs:
             pairs.append((result, theirs[key]))
+        elif same := next((other for other in others if _batch_is_unknown(result, other)), None):
+            others.remove(same)
+            pairs.append((result, same))
         elif not others:
             only_first.append(result)
         else:
@@ -48,6 +51,14 @@ def match(
     if not pairs:
         raise _nothing_in_common(first, second, mismatches)
     return pairs, mismatches, only_first, list(itertools.chain(*subjects.values()))
+
+
+def _batch_is_unknown(first: Result, second: Result) -> bool:
+    """Whether they differ in the batch alone, of which a result that failed early has the planned one."""
+    planned = {side.record.job.case.batch_size for side in (first, second)}
+    unknown = first.record.model is None or second.record.model is None
+    names = [name for name, *_ in differences(first, second)]
+    return unknown and len(planned) == 1 and names == ["batch size"]
 
 
 def _subject(result: Result) -> tuple[str, ...]:

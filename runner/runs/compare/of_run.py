@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from harness.schema import COLD
 from runner.analysis.comparison import CompilePair, Summary
 from runner.analysis.digits import estimate_text, share_text
+from runner.analysis.environments import is_compiled
 from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.environments.plan import split_candidate
@@ -47,14 +48,16 @@ def _of_records(summary: Summary, gate: Gate) -> GateResult:
     passed = [(where(c.record, labels), c) for c in summary.comparisons if c.passed]
     if gate.kind == "memory":
         title = f"peaks of memory above eager's by more than {share_text(share)}"
-        ratios = [(name, c.memory_ratio) for name, c in passed if c.memory_ratio]
-        large = [(name, ratio) for name, ratio in ratios if ratio < 1 / (1 + share)]
+        known = [(name, c.memory_ratio) for name, c in passed if c.memory_ratio]
+        large = [(name, ratio) for name, ratio in known if ratio < 1 / (1 + share)]
         cases = [f"{name}: {1 / ratio:.2f}x of eager's memory" for name, ratio in large]
     else:
         metric, noun, _ = COUNTS[gate.kind]
         title = f"results with {noun}"
-        counts = [(name, c.number(metric)) for name, c in passed]
-        cases = [f"{name}: {count:.0f} {noun}" for name, count in counts if count]
+        known = [(name, count) for name, c in passed if (count := c.number(metric)) is not None]
+        cases = [f"{name}: {count:.0f} {noun}" for name, count in known if count]
+    if any(is_compiled(c.record) for _, c in passed) and not known:
+        raise UsageError(f"{FLAG} {gate.words}: no result that passed has the data for this gate")
     return GateResult(gate=gate, title=title, cases=tuple(cases))
 
 

@@ -11,6 +11,7 @@ from harness.schema import AS_FOUND, COLD, WARM, Record, of_environment
 from harness.settings import identity
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.estimate import PairedEstimate
+from runner.analysis.verdicts.compiling import by_round
 from runner.labels import compiler_label, plain, ran_batch
 from runner.plan.allocators import BOTH, DEFAULT
 
@@ -85,6 +86,8 @@ class Result:
     @property
     def caches(self) -> str:
         """The state of the compile caches before the compilation, as far as the compiler says it."""
+        if by_round(self.record, COLD):  # their times count, and not that of the timed process
+            return COLD
         if self.count("compile_cache_hits"):
             return WARM
         return COLD if self.count("compile_cache_misses") else AS_FOUND

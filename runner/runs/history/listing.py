@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,25 +42,37 @@ def show_history(request: HistoryRequest, console: Console) -> None:
         _print_run(run, console)
     if len(shown) > SHOWN_RUNS:
         say(console, f"{len(shown) - SHOWN_RUNS} older runs are on the page.")
-    if changes := list(status_changes(runs)):
+    if changes := list(status_changes(shown)):
         say(console, "\nChanged in the newest run:", "bold")
         for sentence in changes[:SHOWN_CHANGES]:
             say(console, f"    {sentence}")
     *earlier, newest = shown
     if (older := next((run for run in reversed(earlier) if _what(run) & _what(newest)), None)) is not None:
-        both = f"{request.folder / older.name} {request.folder / newest.name}"
-        say(console, f"\nChanges of speed: {' '.join(program())} --compare {both}")
+        both = (str(request.folder / run.name) for run in (older, newest))
+        say(console, f"\nChanges of speed: {shlex.join((*program(), '--compare', *both))}")
     say(console, str(write_page(request.folder, runs)))
 
 
 def matching(runs: Sequence[Run], request: HistoryRequest) -> list[Run]:
-    """The runs that fit the filters, each with the groups that fit."""
+    """The runs that fit the filters, each with the groups and statuses that fit."""
     runs = [run for run in runs if not request.tags or set(request.tags) & set(run.tags)]
-    for name, words in (("suite", request.suites), ("compiler", request.compilers)):
-        if words:
-            fitting = [[group for group in run.groups if group[name] in words] for run in runs]
-            runs = [replace(run, groups=tuple(g)) for run, g in zip(runs, fitting, strict=True) if g]
-    return list(runs)
+    if not (request.suites or request.compilers):
+        return list(runs)
+
+    def fits(suite: str, compiler: str) -> bool:
+        asked = ((suite, request.suites), (compiler, request.compilers))
+        return all(not words or word in words for word, words in asked)
+
+    fitting = [
+        replace(
+            run,
+            groups=tuple(group for group in run.groups if fits(group["suite"], group["compiler"])),
+            # a status is called "SUITE MODEL ... CANDIDATE"
+            statuses={n: s for n, s in run.statuses.items() if fits(n.split(" ")[0], n.split(" ")[-1])},
+        )
+        for run in runs
+    ]
+    return [run for run in fitting if run.groups or run.statuses]  # a run of --sweep has no groups
 
 
 def _what(run: Run) -> set[str]:

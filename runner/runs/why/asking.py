@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from harness.backends import backend_of
+from harness.backends.settings.candidates import compiler_of
 from harness.schema import Job, Mode, Record
+from runner.errors import UsageError
+from runner.plan.allocators import BOTH, DEFAULT
+from runner.runs.why.causes import OF_DYNAMO
 from runner.runs.why.explain import (
     Attempt,
+    NoTimes,
     Proposal,
     Why,
     acting,
@@ -41,11 +47,16 @@ Measure = Callable[[Job, str], Sequence[Record]]
 def asked_why(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
     """Why the job's only candidate is slower or faster than eager. Raises ``NoTimes``."""
     (candidate,) = job.candidates
-    look = with_setting(candidate, ",".join(LOOKING)) if "inductor" in candidate else candidate
+    compiler = compiler_of(candidate)
+    ahead = compiler == "aot_inductor"  # without Dynamo and its settings
+    looking = [setting for setting in LOOKING if not (ahead and setting.startswith(OF_DYNAMO))]
+    look = with_setting(candidate, ",".join(looking)) if "inductor" in compiler else candidate
     say(f"{job.case.name}: a second copy of {candidate}, for looking")
-    protocol = replace(job.protocol, accuracy=False, repeat=LOOKS)
+    protocol = replace(job.protocol, accuracy=False, repeat=LOOKS, processes=1)
     extras = replace(job.extras, explain=True)
-    records = measure(replace(job, candidates=(look,), protocol=protocol, extras=extras), LOOK)
+    allocator = DEFAULT if extras.allocator == BOTH else extras.allocator
+    once = replace(extras, compile_runs=0, start_up=0, shapes="", allocator=allocator)
+    records = measure(replace(job, candidates=(look,), protocol=protocol, extras=once), LOOK)
     looked = Looked.of(records[0]) if records else None
     proposed = proposals(looked) if looked else ()
     pairs = replace(job, candidates=candidates_for(candidate, settings_to_try(proposed)), extras=extras)
@@ -55,7 +66,11 @@ def asked_why(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
         return why
     both = with_setting(candidate, together_setting(why))
     say(f"{job.case.name}: more than one cause acts, so {both}")
-    return with_together(why, candidate, measure(replace(job, candidates=(both, candidate)), TOGETHER))
+    try:
+        return with_together(why, candidate, measure(replace(job, candidates=(both, candidate)), TOGETHER))
+    except NoTimes as error:
+        say(f"{job.case.name}: together, {error}")
+        return why
 
 
 def tuned(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
@@ -68,11 +83,15 @@ def tuned(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
 
 
 def tuning(job: Job) -> tuple[Proposal, ...]:
-    """The settings for this job, as one proposal: no cause is claimed."""
+    """The settings for this job, as one proposal: no cause is claimed. ``UsageError`` if there are none."""
     training = job.case.mode is Mode.TRAINING
     settings = OF_CPU if job.device == "cpu" else OF_CUDA
     chosen = [setting for setting in settings if training or setting not in TRAINING_ONLY]
     chosen += ["functorch.activation_memory_budget=0.5"] if training else ["freezing=True"]
+    if "inductor" not in job.candidates[0]:
+        chosen = [setting for setting in chosen if setting.startswith(OF_DYNAMO)]
+    if not chosen or not backend_of(compiler_of(job.candidates[0])).settings:
+        raise UsageError(f"--tune: {job.candidates[0]} takes none of the settings that matter")
     return (Proposal(cause="a setting", sentence="", evidence="--tune", settings=tuple(chosen)),)
 
 

@@ -24,7 +24,8 @@ LOOKING = (
 )
 GENERATED = re.compile(r"(?:cpp|triton_\w{2,4})_fused")
 LIBRARY = re.compile(
-    r"aten::\w*(?:mm|bmm|matmul|conv\w*|linear\w*|scaled_dot_product\w*|lstm\w*|gru\w*)(?:_backward)?$|mkldnn::"
+    r"aten::\w*(?:mm|bmm|matmul|conv\w*|linear\w*|scaled_dot_product\w*|lstm\w*|gru\w*)(?:_backward)?$|mkldnn::|mkl::"
+    r"|gemm|gemv|nvjet|cutlass|cudnn|convolve|flash_(?:fwd|bwd)|fmha"  # kernels of a GPU
 )
 RANDOM = re.compile(r"aten::(?:bernoulli_?|rand\w*|normal_?|uniform_?|native_dropout)$")
 COPIES = re.compile(r"aten::(?:copy_|clone|contiguous|_to_copy|constant_pad_nd)$")
@@ -112,7 +113,9 @@ class Looked:
             return LINES[which]
         table = ((LIBRARY, 0), (RANDOM, 3), (COPIES, 2), (CALL, 6))
         known = next((n for pattern, n in table if pattern.search(name)), None)
-        return LINES[known if known is not None else 5 if name.startswith(("aten::", "mkldnn")) else 7]
+        on_device = self.record.job.device != "cpu"  # there, every event is a kernel
+        operator = on_device or re.match(r"(?!autograd::|torch::)\w+::\w", name)  # also of other libraries
+        return LINES[known if known is not None else 5 if operator else 7]
 
     def kernels(self, sign: str) -> tuple[str, ...]:
         """The generated kernels with this sign."""

@@ -16,11 +16,11 @@ WIDTH_IN, LINE_IN = 8.0, 0.42
 
 
 def page(whys: Sequence[Why], pictures: Mapping[str, bytes]) -> bytes:
-    """The page. ``pictures``: the balance of each model by its title; a model without a balance has none."""
+    """The page. ``pictures``: the balance of each job by its key; a job without a balance has none."""
     text = template("why.html.j2").render(
         overview=overview(whys),
-        models=[(why.title, tuple(parts(why))) for why in whys],
-        pictures={title: base64.b64encode(picture).decode() for title, picture in pictures.items()},
+        models=[(why.title, why.plain.record.job.key, tuple(parts(why))) for why in whys],
+        pictures={key: base64.b64encode(picture).decode() for key, picture in pictures.items()},
     )
     return text.encode()
 

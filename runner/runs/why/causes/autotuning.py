@@ -6,10 +6,12 @@ from runner.runs.why.looked import Looked
 
 NAME = "autotuning"
 SENTENCE = "Autotuning chose slower kernels."
+ON = ("max_autotune=true", "max_autotune=1", "mode=max")
 
 
 def signature(looked: Looked) -> str:
-    asked = [setting for setting in looked.settings if setting.startswith(("max_autotune=", "mode=max"))]
+    given = (*looked.record.job.options.inductor_config, *looked.settings)
+    asked = [setting for setting in given if setting.lower().startswith(ON)]
     return (
         f"autotuning is on ({', '.join(asked) or looked.compiler})"
         if asked or "autotune" in looked.compiler

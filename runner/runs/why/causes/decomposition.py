@@ -17,9 +17,8 @@ LEAST = 0.05  # of eager's step
 def signature(looked: Looked) -> str:
     lost = tuple(looked.lost(*OPERATORS))
     ms = sum(looked.ms(f"aten::{name}", compiled=False) for name in lost)
-    return (
-        f"{', '.join(lost)} ({ms:.3g} ms in eager) is decomposed" if ms > LEAST * looked.eager[STEP] else ""
-    )
+    least = LEAST * looked.eager.get(STEP, 0.0)
+    return f"{', '.join(lost)} ({ms:.3g} ms in eager) is decomposed" if ms > least else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

@@ -6,10 +6,13 @@ from runner.runs.why.looked import Looked
 
 NAME = "freezing"
 SENTENCE = "Freezing chose slower kernels for packed weights."
+ON = ("freezing=true", "freezing=1")
 
 
 def signature(looked: Looked) -> str:
-    frozen = "freezing=True" in looked.settings or looked.record.job.options.freezing
+    options = looked.record.job.options
+    given = (*options.inductor_config, *looked.settings)
+    frozen = options.freezing or any(setting.lower() in ON for setting in given)
     return "freezing is on" if frozen else ""
 
 

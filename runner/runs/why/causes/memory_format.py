@@ -19,7 +19,7 @@ def signature(looked: Looked) -> str:
     convolutions = looked.ms(CONVOLUTION) + looked.ms_of("copy")
     before = looked.ms(CONVOLUTION, compiled=False)
     step = looked.compiled.get(STEP, 0.0)
-    if convolutions > max(GROWN * before, before + LEAST * step):
+    if before and convolutions > max(GROWN * before, before + LEAST * step):
         return f"convolutions and copies {before:.3g} -> {convolutions:.3g} ms"
     ms = _longest_ms(looked)
     return f"beside convolutions, a single kernel takes {ms:.3g} ms" if ms > LONG * step else ""
@@ -30,8 +30,9 @@ def settings(looked: Looked) -> tuple[str, ...]:
 
 
 def cost(looked: Looked) -> float:
-    grown = looked.ms(CONVOLUTION) + looked.ms_of("copy") - looked.ms(CONVOLUTION, compiled=False)
-    return max(grown, _longest_ms(looked))
+    before = looked.ms(CONVOLUTION, compiled=False)
+    grown = looked.ms(CONVOLUTION) + looked.ms_of("copy") - before
+    return max(grown if before else 0.0, _longest_ms(looked))
 
 
 def _longest_ms(looked: Looked) -> float:

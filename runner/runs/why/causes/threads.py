@@ -10,7 +10,8 @@ SENTENCE = "Generated loops are too small for the threads that share them."
 
 def signature(looked: Looked) -> str:
     threads = looked.record.environment.get("threads")
-    return f"{threads} threads" if isinstance(threads, int) and threads > 1 and looked.signs else ""
+    several = isinstance(threads, int) and threads > 1 and looked.record.job.device == "cpu"
+    return f"{threads} threads" if several and looked.signs else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:
