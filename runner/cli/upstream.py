@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.loading.toml_file import read_toml
 from harness.settings import Given, Group, choice
-from runner.cli.parser import THEIRS, flags, given
+from runner.cli.parser import THEIRS, Others, flags, given
 from runner.errors import UsageError
 from runner.plan.settings import value_of
 
@@ -81,14 +81,15 @@ def renamed() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
 
 def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
     """The typed values by flag of ours, and notes on what was changed. ``UsageError`` for bad input."""
-    words = _folder_of_visualize([*_plain(arguments)])
+    words = [*_plain(arguments)]
     ours = {name for flag in flags() for name in flag.names}
     typed_names = [word.partition("=")[0] for word in words if word.startswith("-")]
     rows = {name: row for row in answers() for name in row.names} if {*typed_names} - ours else {}
     for name in typed_names:
         if name in rows and rows[name].refused:
             raise UsageError(f"{name} is not supported: {rows[name].why}")
-    typed: Typed = dict(given(words, tuple((name, bool(row.value)) for name, row in rows.items())))
+    others = tuple((name, bool(row.value)) for name, row in rows.items())
+    typed: Typed = dict(given(_folder_of_visualize(words, others), others))
     theirs = [(rows[name], name, value or "") for name, value in typed.pop(THEIRS, ())]
     # special ones look at the others
     notes = [_apply(*use, typed) for use in sorted(theirs, key=lambda use: use[0].special)]
@@ -108,18 +109,19 @@ def _plain(arguments: Iterable[str]) -> Iterator[str]:
             continue
         value = value if equals else next(rest, "")
         try:
-            yield from shlex.split(value)
+            yield from _plain(shlex.split(value))
         except ValueError as error:
             raise UsageError(f"{EXTRA}: {value!r} cannot be split into words ({error})") from None
 
 
-def _folder_of_visualize(words: list[str]) -> list[str]:
+def _folder_of_visualize(words: list[str], others: Others) -> list[str]:
     """There, the folder of ``--visualize-logs`` is that of ``--output-dir``, beside flags of the run."""
     place = words.index(VISUALIZE) if VISUALIZE in words else len(words)
     if not all(word.startswith("-") for word in words[place : place + 2]) or place == len(words):
         return words
-    folder = given(words[:place] + words[place + 1 :]).get("output_dir")
-    return words if folder is None else [VISUALIZE, folder]
+    typed = given(words[:place] + words[place + 1 :], others)
+    formats = (f"--format={text}" for text in typed.get("format", ()))
+    return [VISUALIZE, typed["output_dir"], *formats] if "output_dir" in typed else words
 
 
 def _apply(row: Theirs, name: str, value: str, typed: Typed) -> str:
@@ -155,6 +157,8 @@ def _amp_dtype(value: str, typed: Typed) -> str:
 
 def _output(value: str, typed: Typed) -> str:
     folder, file = typed.get("output_dir"), PurePath(value)
+    if not file.name:
+        raise UsageError(f"--output: {value!r} names no file; write --output-dir={value}")
     typed["output_dir"] = str(PurePath(folder, file.stem) if folder else file.with_suffix(""))
     return f"--output-dir={typed['output_dir']} here; the CSV files in it have the field's names"
 

@@ -245,10 +245,10 @@ class JobSession:
         """
         folder = self._context.place.folder
         with ExitStack() as while_opening:
-            exchange = None
-            if len(self._job.environments) > 1 and folder is not None:
+            exchange, parts = None, parts_of(self._job, self._candidates)
+            if len(parts) > 1 and folder is not None:
                 exchange = while_opening.enter_context(_exchange_in(folder))
-            for part in parts_of(self._job, self._candidates):
+            for part in parts:
                 if self._context.stop():
                     return
                 try:

@@ -22,8 +22,7 @@ from runner.errors import UsageError, words_of
 from runner.labels import reason
 from runner.plan.allocators import BOTH, library_of, malloc_settings
 from runner.plan.environments.plan import split_candidate
-from runner.plan.environments.probe import base_environment
-from runner.plan.interpreter import worker_environment
+from runner.plan.interpreter import base_environment, worker_environment
 from runner.store.invocation import program_facts
 from runner.store.run_folder import write_case
 

@@ -145,6 +145,8 @@ def _faults(samples: Samples) -> bool:
 def _another(protocol: Protocol, records: Sequence[Record]) -> bool:
     if protocol.processes != AUTO:
         return len(records) < protocol.processes
+    if records[0].job.environments and len(records) < LEAST_ACROSS:
+        return True  # fewer decide nothing between environments
     samples = joined_samples([record.samples for record in records if record.samples is not None])
     by_process = samples.rounds_by_process if len(records) > 1 else ()
     between = Between(assumed_sd=assumed_of(records[0]))
@@ -164,7 +166,7 @@ def _why_not(first: Record, later: Record) -> Failure | None:
 
 
 def _failed(first: Record, later: Record, number: int, failure: Failure) -> Record:
-    status = later.status if later.samples is None else first.status
+    status = later.status if later.samples is None else Status.OOM  # a batch was halved
     processes = first.job.protocol.processes
     place = f"process {number}" if processes == AUTO else f"process {number} of {processes}"
     return replace(
@@ -178,7 +180,7 @@ def _failed(first: Record, later: Record, number: int, failure: Failure) -> Reco
 
 
 def _joined(records: Sequence[Record], processes: int) -> Record:
-    """One record. If parity failed in a later process, its status and parity are that process's."""
+    """One record. If a later process failed, status, parity and failure are those of that process."""
     samples = [record.samples for record in records if record.samples is not None]
     notes = dict.fromkeys(note for record in records for note in record.notes)
     if len(records) < processes:
@@ -192,6 +194,8 @@ def _joined(records: Sequence[Record], processes: int) -> Record:
         records[0],
         status=judged_by.status,
         parity=judged_by.parity,
+        env_parity=next((p for r in records if (p := r.env_parity) and p.failed), records[0].env_parity),
+        failure=judged_by.failure,
         compilations=_of_later(records[1:]),
         samples=joined_samples(samples) if len(samples) > 1 or processes != AUTO else samples[0],
         notes=tuple(notes),
@@ -255,6 +259,8 @@ def with_fresh_runs(
     """The records of these candidates, with the requested compilations, whose files are in ``folder``."""
     compilations: Compilations = {}
     if job.extras.times_compiling:
+        for left in folder.glob("caches-*"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix="caches-", dir=folder, ignore_cleanup_errors=True) as root:
             compilations = fresh_runs(job, candidates, run, Path(root), stop)
     for step in run(job, None):

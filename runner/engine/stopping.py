@@ -183,7 +183,7 @@ class _Rule:
 
 def _needed(estimate: PairedEstimate, aim: float) -> float:
     """Rounds until the rounds' interval is as narrow as ``aim``: its width is as 1 / sqrt(rounds)."""
-    if estimate.rounds_half is None:
+    if estimate.rounds_half is None or not aim:  # of a threshold of 0
         return estimate.n + LARGEST_BATCH
     return estimate.n * (estimate.rounds_half / math.log1p(aim)) ** 2
 

@@ -265,7 +265,8 @@ class WorkerSession:
             what = "some metrics are missing" if metrics else "no step metrics"
             for state in states.values():
                 state.notes += (f"{what}: {failed}",)
-            fail_late(states, self.compilers.get(failed.running, ""), failed.status, failed.failure)
+            variant = failed.running if failed.running in self.compilers else ""
+            fail_late(states, variant, failed.status, failed.failure)
         return metrics
 
     def localize(self, compiler: str, folder: Path | None) -> Where:

@@ -31,7 +31,7 @@ def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
     Raises ``UsageError``, which names the file and the line, for any other text.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"{FLAG}: {path} cannot be read ({reason})") from None

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 from harness import devices
 from harness.backends import with_ranks
+from harness.backends.settings.candidates import compiler_of, named, parts_of
 from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
 from harness.settings import Given
@@ -41,8 +42,8 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
         chosen = tuple(filter(with_ranks, chosen))
     if COMPILE_MODE.key in given:
         meant = COMPILE_MODES[value_of(COMPILE_MODE.shown, COMPILE_MODE.kind, given[COMPILE_MODE.key])]
-        if asked:
-            chosen = tuple(meant if name == "inductor" else name for name in chosen)
+        in_mode = ((name, named(meant, parts_of(name)[1])) for name in chosen)
+        chosen = tuple(new if compiler_of(name) == "inductor" else name for name, new in in_mode)
     names, own = named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
     config = dataclasses.replace(config, compilers=names, own_compilers=own)
     if not config.modes:
@@ -58,6 +59,14 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
 def where_asked(given: Given, config: RunConfig) -> Where:
     """What runs the jobs. ``UsageError`` for flags that contradict each other or the configuration."""
     where = read(Where(), given)
+    check_where(where, config)
+    if config.skip_unavailable and where.executor == "ray":
+        raise UsageError("--skip-unavailable asks this machine; leave it out with --executor=ray")
+    return where
+
+
+def check_where(where: Where, config: RunConfig) -> None:
+    """``UsageError`` for a place that cannot run this configuration."""
     ray = where.executor == "ray"
     if where.ray_address is not None and not ray:
         raise UsageError("--ray-address is for --executor=ray; leave it out, or add --executor=ray")
@@ -84,7 +93,6 @@ def where_asked(given: Given, config: RunConfig) -> Where:
     ):
         if runs and several:
             raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
-    return where
 
 
 def check(config: RunConfig, names: Names = FLAGS) -> None:

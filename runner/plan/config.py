@@ -67,7 +67,10 @@ def _device(text: str) -> str:
 
 def _suite(text: str) -> str:
     if text.endswith(".py"):
-        return placed(text)
+        path = placed(text)
+        if "," in path:
+            raise ValueError(f"the path {path!r} has a comma, which separates names; move the file")
+        return path
     return str(choice("suite", suite_names).read(text))
 
 

@@ -16,6 +16,15 @@ HUB_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 HUB_ONLINE = {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "10"}
 
 
+NOT_OURS = ("PYTHONHOME", "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV")
+"""Variables with which a worker would use the packages of the parent's interpreter."""
+
+
+def base_environment(current: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables for a worker in another environment."""
+    return {name: value for name, value in current.items() if name not in NOT_OURS}
+
+
 def worker_command(python: str = sys.executable) -> list[str]:
     return [python, "-u", "-m", WORKER]
 
@@ -36,9 +45,9 @@ def worker_environment(
     the folder of the compile caches.
     """
     environment = {**malloc, **base}
-    environment["PYTHONPATH"] = os.pathsep.join(
-        part for part in (str(code_folder()), str(Path.cwd()), base.get("PYTHONPATH", "")) if part
-    )
+    theirs = filter(None, base.get("PYTHONPATH", "").split(os.pathsep))  # a worker runs in another folder
+    paths = (str(code_folder()), str(Path.cwd()), *map(os.path.abspath, theirs))
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment.update(HUB_ONLINE if online else HUB_OFFLINE)
     environment.update(thread_variables(threads))
     environment.update(cache_settings(caches))

@@ -87,7 +87,7 @@ def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet
     sized = [name for name, _ in config.changes.batch_sizes if name not in planned]
     if not sized:
         return
-    listed = _names(config, config.modes[0], catalog)
+    listed = dict.fromkeys(name for mode in config.modes for name in _names(config, mode, catalog))
     unlisted = [name for name in sized if name not in listed]
     for suite in config.suites if unlisted else ():
         beyond = catalog.find(suite, unlisted)
@@ -153,9 +153,9 @@ def changed_case(case: Case, changes: Changes) -> Case:
     return dataclasses.replace(
         case,
         batch_size=dict(changes.batch_sizes).get(case.name) or changes.batch_size or case.batch_size,
-        loss=changes.loss,
-        config=changes.config,
-        pretrained=changes.pretrained,
+        loss=case.loss if changes.loss == "own" else changes.loss,
+        config=changes.config or case.config,
+        pretrained=changes.pretrained or case.pretrained,
         prompt_tokens=changes.prompt_tokens
         or case.prompt_tokens
         or (PROMPT_TOKENS[scale] if generates else None),

@@ -30,6 +30,15 @@ def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tu
     return jobs
 
 
+def check_machine(jobs: Sequence[Job]) -> None:
+    """``UsageError`` if this machine lacks the CPUs, the devices or a user's file of a run that goes on."""
+    for threads in {job.protocol.threads for job in jobs}:
+        check_threads(threads)
+    ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in jobs)
+    check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)))
+    check_jobs(jobs)
+
+
 def check_threads(threads: int | None, flag: str = "--threads") -> None:
     """Raises ``UsageError`` for more threads than CPUs: their waiting times would be measured."""
     cpus = os.cpu_count()

@@ -6,6 +6,7 @@ The parent may not. ``harness.probes.answering`` is the other side.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from harness.settings import is_own_model
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.compilers import Ask, Usable
-from runner.plan.interpreter import exit_name, worker_environment
+from runner.plan.interpreter import base_environment, exit_name, worker_environment
 
 LIMIT_S = 180.0  # importing torch for the first time, from a cold disk
 LEAST_S = 30.0  # of a limit that the user gave: starting Python and importing torch
@@ -164,7 +165,8 @@ def _ask(
 ) -> Any:
     """The answer of ``python -m module``. Raises ``NoAnswer``."""
     command = [python or sys.executable, "-u", "-m", module, *arguments]
-    return _answer(*printed_by(command, worker_environment(None), limit_s))
+    base = base_environment() if python else os.environ
+    return _answer(*printed_by(command, worker_environment(None, base), limit_s))
 
 
 def printed_by(

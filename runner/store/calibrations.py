@@ -56,15 +56,23 @@ def matching(calibrations: Iterable[Calibration], facts: Mapping[str, Scalar]) -
 
 
 def calibrations_path(current: Mapping[str, str] = os.environ) -> Path:
-    """The file: in ``XDG_CONFIG_HOME``, or in ``~/.config``."""
+    """The file: in ``XDG_CONFIG_HOME``, or in ``~/.config``. ``UsageError`` without a home folder."""
     root = current.get("XDG_CONFIG_HOME", "")
-    folder = Path(root) if root.startswith("/") else Path("~/.config").expanduser()
+    try:
+        folder = Path(root) if root.startswith("/") else Path("~/.config").expanduser()
+    except RuntimeError:
+        raise UsageError("no home folder: HOME is not set; XDG_CONFIG_HOME may name a folder") from None
     return folder / "torchduet" / "calibrations.json"
 
 
 def read_calibrations(path: Path | None = None) -> tuple[Calibration, ...]:
-    """Those of the file; () without one. ``UsageError`` for a file that cannot be used."""
-    path = path or calibrations_path()
+    """Those of the file; default: of the user's. () without one. ``UsageError`` for one that is damaged."""
+    if path is None:
+        try:
+            path = calibrations_path()
+            path.parent.exists()
+        except (UsageError, PermissionError):  # no home folder, or that of another user
+            return ()
     try:
         return from_json(tuple[Calibration, ...], json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):

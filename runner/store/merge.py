@@ -76,7 +76,9 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             results.setdefault(key, []).append(candidate)
         origins.append({"folder": str(source.folder.resolve()), **source.about, "results": results})
         records |= new
-    folder = RunFolder.create(output_dir, jobs, command, {"merged_from": origins})
+    tags = list(dict.fromkeys(tag for source in sources for tag in source.about.get("tags", ())))
+    facts = {"merged_from": origins, **({"tags": tags} if tags else {})}
+    folder = RunFolder.create(output_dir, jobs, command, facts)
     try:
         for job in jobs:
             for source in sources:
@@ -132,7 +134,10 @@ def _joined_plan(sources: Sequence[Source]) -> tuple[Job, ...]:
     candidates: dict[str, dict[str, None]] = {}
     for source in sources:
         for job in source.jobs:
-            jobs.setdefault(job.key, job)
+            first = jobs.setdefault(job.key, job)
+            new = {name: why for name, why in job.unavailable.items() if name not in first.candidates}
+            own = {**job.own_compilers, **first.own_compilers}
+            jobs[job.key] = replace(first, own_compilers=own, unavailable={**new, **first.unavailable})
             candidates.setdefault(job.key, {}).update(dict.fromkeys(job.candidates))
         for record in source.content.records:
             candidates[record.job.key][record.candidate] = None
@@ -219,12 +224,13 @@ def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
     """Displayed name and value of all facts that must be equal if two runs both have them."""
     for record in source.content.records:
         facts, job = record.environment, record.job
-        yield from ((name, facts[name]) for name in MACHINE_FACTS if name in facts)
-        yield from ((f"{name} of {job.device}", facts[name]) for name in DEVICE_FACTS if name in facts)
+        where = f" of environment {record.env}" if record.env else ""
+        yield from ((f"{name}{where}", facts[name]) for name in MACHINE_FACTS if name in facts)
+        yield from ((f"{name} of {job.device}{where}", facts[name]) for name in DEVICE_FACTS if name in facts)
         if "python" in facts:
-            yield "python", ".".join(str(facts["python"]).split(".")[:2])
+            yield f"python{where}", ".".join(str(facts["python"]).split(".")[:2])
         if "threads" in facts and job.protocol.threads is None:
-            yield "threads", facts["threads"]
+            yield f"threads{where}", facts["threads"]
     for job in source.jobs:
         suite = Path(job.case.suite).name
         yield f"the file of suite {suite}", job.case.suite  # a part of the names of the suite's jobs

@@ -339,7 +339,8 @@ def write_case(folder: Path, job: Job, first_line: str = "", python: str = "pyth
     job_file, log = folder / "job.json", folder / "output.log"
     job_file.write_text(json.dumps(to_json(job), indent=1), encoding="utf-8")
     if not log.exists():
-        variables = {**GLIBC_SETTINGS, **thread_variables(job.protocol.threads)}
+        malloc = {} if job.extras.allocator == "system" else GLIBC_SETTINGS
+        variables = {**malloc, **thread_variables(job.protocol.threads)}
         settings = "".join(f"{name}={value} " for name, value in variables.items())
         command = f"{settings}{shlex.quote(python)} -m {WORKER} --job {shlex.quote(str(job_file))}"
         # a path need not be UTF-8: it is written as it is

@@ -21,7 +21,12 @@ def parse(given: Given) -> RunConfig:
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:
     catalog = catalog_for(config)
-    jobs = our_part(config.partition, plan(config, catalog))
+    jobs = plan(config, catalog)
+    if config.environments:  # the part of a plan depends on their names
+        from runner.plan.environments import prepare
+
+        jobs = prepare.named(config.environments, jobs)
+    jobs = our_part(config.partition, jobs)
     for suite in config.suites:
         selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
         offered = [

@@ -14,18 +14,18 @@ from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import formats_asked
 from runner.errors import UsageError
-from runner.plan.checks import run_config, where_asked
+from runner.plan.checks import check_where, run_config, where_asked
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
-from runner.plan.possible import possible_here
-from runner.plan.settings import listed
+from runner.plan.possible import check_machine, possible_here
+from runner.plan.settings import listed, read
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from runner.runs.compare.accepted import Accepted
-    from runner.runs.compare.gates import Gate
+    from runner.runs.compare.gates import Gate, GateResult
     from runner.store.run_folder import RunFolder
 
 RESUME = flag(
@@ -56,13 +56,12 @@ def parse(given: Given) -> MeasureRequest:
         from runner.runs.compare.of_run import gates_of_run
 
         words = listed(FAIL_ON.long, given[FAIL_ON.key])
-        several, runs = bool(request.config.environments), bool(request.config.extras.compile_runs)
+        several, runs = len(request.config.environments) > 1, request.config.extras.compile_runs > 1
         gates = gates_of_run(words, environments=several, compile_runs=runs)
         accepted = accepted_in(Path(given[ACCEPT.key])) if ACCEPT.key in given else ()
         return replace(request, gates=gates, accepted=accepted)
-    unchanged = RunConfig()
-    where, folder = where_asked(given, unchanged), Path(given[RESUME.key])
-    return MeasureRequest(config=unchanged, folder=folder, where=where, formats=formats_asked(given))
+    where, folder = read(Where(), given), Path(given[RESUME.key])
+    return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
 
 
 def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
@@ -90,10 +89,19 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
     from runner.runs.compare.of_run import run_results
     from runner.runs.compare.output import print_result
 
-    outcomes = run_results(summarize(folder.read().records), request.gates)
+    summary = summarize(folder.read().records)
+    outcomes: list[GateResult] = []
+    refusals: list[UsageError] = []
+    for gate in request.gates:
+        try:
+            outcomes += run_results(summary, [gate])
+        except UsageError as error:
+            refusals.append(error)
     results = without_accepted(outcomes, request.accepted, datetime.now(timezone.utc).date())
     for result in results:
         print_result(result, console)
+    if refusals:
+        raise refusals[0]
     return any(result.cases for result in results)
 
 
@@ -108,11 +116,11 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
         from runner.plan.environments.prepare import prepared
 
         whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
+    if request.where.executor == "local":  # the plan of a part has what is unavailable in all parts
+        whole = possible_here(config, whole, skip=config.skip_unavailable)
     jobs = our_part(config.partition, whole)
     if not jobs:
         return OK, None
-    if request.where.executor == "local":
-        jobs = possible_here(config, jobs, skip=config.skip_unavailable)
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
     with opened(request.where, jobs) as executor:
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
@@ -120,6 +128,7 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
+    from runner.cli.commands import config_of
     from runner.cli.measuring import measure, opened
     from runner.store.run_folder import RunFolder
 
@@ -127,6 +136,10 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     if request.where.executor == "local":
         _check_processor(folder)
     jobs = folder.jobs()
+    for job in jobs:
+        check_where(request.where, config_of(job, job.candidates))
+    if request.where.executor == "local" and not any(job.environments for job in jobs):
+        check_machine(jobs)  # a failure for lack of a device would count as measured
     if any(job.environments for job in jobs):
         from runner.plan.environments.prepare import check_still_there
 

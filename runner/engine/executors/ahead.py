@@ -78,4 +78,5 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
 
 
 def _threads(jobs: Sequence[Job], cpus: int) -> int:
-    return max((job.protocol.threads or cpus for job in jobs), default=1)
+    ranks = ((job.protocol.threads or 0) * max(1, job.protocol.ddp) for job in jobs)
+    return max((threads or cpus for threads in ranks), default=1)

@@ -26,6 +26,7 @@ from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work
 from runner.engine.job_session import now
 from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
+from runner.labels import counted
 from runner.plan.environments.code_folder import copy_code
 from runner.store.calibrations import read_calibrations
 
@@ -35,6 +36,7 @@ ATTEMPTS = 3  # a job is given up after this many losses in a row without a reco
 PATIENCE_S = 30.0  # if no job has started after this time, a message says that the run is waiting
 TICK_S = 1.0
 THREADS = "OMP_NUM_THREADS"
+KEPT = ("repro-*.py", "parity-*.csv", "trace-*.json")  # files of a case, besides its log
 LONGEST_OUTPUT = 1 << 18  # characters of a message's output; the middle of a longer output is left out
 
 
@@ -147,12 +149,14 @@ def resources(job: Job, nodes: Sequence[Node]) -> tuple[float, int]:
             f"--devices: with --executor=ray the cluster chooses the GPU; "
             f"write {type_of(job.device)}, not {job.device}"
         )
+    ranks = max(1, job.protocol.ddp)
     if of(job.device).accelerated:
-        shares = [node.cpus // node.gpus for node in nodes if node.gpus]
+        shares = [ranks * (node.cpus // node.gpus) for node in nodes if node.gpus >= ranks]
         if not shares:
-            raise UsageError("--devices: no node of the Ray cluster has a GPU; use --devices=cpu")
-        return min(shares), 1
-    most, threads = max((node.cpus for node in nodes), default=0.0), job.protocol.threads
+            what = counted(ranks, "GPU")
+            raise UsageError(f"--devices: no node of the Ray cluster has {what}; use --devices=cpu")
+        return min(shares), ranks
+    most, threads = max((node.cpus for node in nodes), default=0.0), ranks * (job.protocol.threads or 0)
     if not most:
         raise UsageError("--executor=ray: no node of the Ray cluster offers a core; add nodes with CPU cores")
     if threads and threads > most:
@@ -191,13 +195,12 @@ class RayExecutor:
                 if time.monotonic() > quiet_until and all(task.node is None for task in tasks):
                     print("waiting for the Ray cluster: no job has started yet", file=sys.stderr)
                     quiet_until = float("inf")
-                ready, _ = ray.wait(
-                    [task.stream for task in tasks], num_returns=1, timeout=TICK_S, fetch_local=False
-                )
+                streams = [task.stream for task in tasks]
+                ready, _ = ray.wait(streams, num_returns=1, timeout=TICK_S, fetch_local=False)
                 for task in [task for task in tasks if task.stream in ready]:
                     yield from self._hear(task, tasks, cases, stop)
         finally:
-            for task in tasks:
+            for task in [task for task in tasks if task.stream is not None]:
                 ray.cancel(task.stream, force=True)
 
     def _start(self, task: _Task, cases: Cases) -> None:
@@ -254,6 +257,8 @@ class RayExecutor:
         if text := message.get("output"):
             with cases.open_case(job).open("a", encoding="utf-8") as log:
                 log.write(text)
+        for name, text in message.get("files", {}).items():
+            (cases.open_case(job).parent / Path(name).name).write_text(text, encoding="utf-8")
         if "record" in message:
             record = from_json(Record, message["record"])
             if record.candidate in task.missing:  # exactly one record per candidate
@@ -268,9 +273,11 @@ class RayExecutor:
         if task.losses < ATTEMPTS:
             task.notes = (*task.notes, f"measured again after {node} was lost")
             print(f"{node} was lost ({why}); {job.key} starts again", file=sys.stderr)
-            self._start(task, cases)
-            return
-        message = f"lost {ATTEMPTS} times in a row, the last time on {node}: {why}"
+            try:
+                return self._start(task, cases)
+            except UsageError as error:  # no node that is left has room
+                why = str(error)
+        message = f"lost {counted(task.losses, 'time')} in a row, the last time on {node}: {why}"
         log = cases.relative(cases.open_case(job))
         for candidate in task.missing:
             yield Record(
@@ -320,14 +327,12 @@ def measured(order: str) -> Iterator[str]:
             calibrations=read_calibrations(),
         )
         workers = Workers(base=worker_base(os.environ, task["threads"], task["path"]))
-        records = measure_job(from_json(Job, task["job"]), job_context, log, workers)
         with log.open(encoding="utf-8", errors="replace") as output:
-            for record in records:
-                pinned = replace(record, environment={**card, **record.environment})
-                yield json.dumps(
-                    {"record": to_json(pinned), "cpus": cpus, "output": _shortened(output.read())}
-                )
-            yield json.dumps({"output": _shortened(output.read())})
+            for record in measure_job(from_json(Job, task["job"]), job_context, log, workers):
+                pinned = to_json(replace(record, environment={**card, **record.environment}))
+                yield json.dumps({"record": pinned, "cpus": cpus, "output": _shortened(output.read())})
+            files = {path.name: path.read_text("utf-8") for kind in KEPT for path in log.parent.glob(kind)}
+            yield json.dumps({"output": _shortened(output.read()), "files": files})
 
 
 def worker_base(current: Mapping[str, str], threads: str | None, path: str) -> dict[str, str]:

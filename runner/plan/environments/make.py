@@ -22,7 +22,8 @@ from pathlib import Path
 from runner.errors import UsageError
 from runner.labels import plain
 from runner.plan.environments.code_folder import cache_root
-from runner.plan.environments.probe import base_environment, probe
+from runner.plan.environments.probe import probe
+from runner.plan.interpreter import base_environment
 from runner.store.run_folder import locked
 
 Say = Callable[[str], None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from harness.devices import PLATFORMS
 from runner.errors import UsageError
 from runner.labels import plain, reason
-from runner.plan.interpreter import exit_name, worker_environment
+from runner.plan.interpreter import base_environment, exit_name, worker_environment
 from runner.plan.probe import NoAnswer, printed_by
 
 TIMEOUT_S = 180.0  # importing torch from a cold disk
@@ -23,15 +22,7 @@ OLDEST_TORCH = (2, 0)
 NOT_COMPARED = ("devices", "prefix")
 """Facts that ``same`` ignores."""
 
-NOT_OURS = ("PYTHONHOME", "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "VIRTUAL_ENV")
-"""Variables with which a worker would use the packages of the parent's interpreter."""
-
 Facts = Mapping[str, Any]
-
-
-def base_environment(current: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables for a worker in another environment."""
-    return {name: value for name, value in current.items() if name not in NOT_OURS}
 
 
 def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
