@@ -45,8 +45,9 @@ def closing_lines(summary: Summary) -> tuple[str, ...]:
 
 def _of_curve(curve: Curve) -> str:
     """``branch training float32 cpu, inductor over batch 1 to 64: faster from batch 6 [4, 8]; 5/5 pass``"""
-    job, compiler = curve.comparisons[0].record.job, compiler_name(curve.comparisons[0].compiler)
-    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, job.device)))
+    first = curve.comparisons[0]
+    job, compiler = first.record.job, compiler_name(first.compiler)
+    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, first.device)))
     passed = sum(comparison.passed for comparison in curve.comparisons)
     rate = f"{passed}/{len(curve.comparisons)} pass"
     return f"{model}, {compiler} over {range_text(curve)}: {crossing_text(curve)}; {rate}"
@@ -121,7 +122,8 @@ def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]
         return _of_result(parts, part, first)
     group = next((group for group in part.groups if group.compiler == first.compiler), None)
     facts = "; ".join(_group_facts(members, group))
-    return f"{_name(parts, part, first)}: {counted(len(members), 'model')}: {facts}"
+    noun = "point" if first.record.job.case.point else "model"
+    return f"{_name(parts, part, first)}: {counted(len(members), noun)}: {facts}"
 
 
 def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Iterator[str]:

@@ -79,7 +79,7 @@ def svgs(summary: Summary) -> tuple[bytes, ...]:
 def _drawn(summary: Summary, save: Callable[[str, Figure], dict[str, bytes]]) -> dict[str, bytes]:
     rows = [tuple(curves) for _, curves in groupby(summary.curves, key=lambda curve: curve.family)]
     return by_name(
-        [(curve_plot(summary, row[0]), row) for row in rows if any(curve.points for curve in row)],
+        [(curve_plot(summary, row[0]), row) for row in rows],
         lambda members: draw(members[:MOST_ROWS], compilers(summary)),
         save,
     )
@@ -100,7 +100,8 @@ def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mappin
     of_candidate, of_eager = PANELS[label]
     over_candidate, over_eager = OVER.get(label, (None, None))
     if of_eager is not None:
-        _draw_line(ax, row[0], of_eager, EAGER, "eager", over_eager)
+        fullest = max(row, key=lambda curve: len(curve.points))  # a point is missing where a candidate failed
+        _draw_line(ax, fullest, of_eager, EAGER, "eager", over_eager)
     for curve in row:
         compiler = curve.comparisons[0].compiler
         if compiler != CONTROL or of_eager is None:
@@ -111,7 +112,7 @@ def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mappin
     values = sorted({value for curve in row for value in curve.points})
     lines: Sequence[Any] = ax.get_lines() if over_candidate else ()
     peaks = [float(at) for line in lines for at in line.get_xdata()]
-    ticks: Sequence[float] = sorted({round(end(peaks), 3) for end in (min, max)}) if peaks else values
+    ticks: Sequence[float] = sorted({float(f"{end(peaks):.3g}") for end in (min, max)}) if peaks else values
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks])
     ax.minorticks_off()
     ax.set_xlabel(f"{'peak memory, GB' if over_candidate else row[0].axis} (log scale)")
@@ -151,8 +152,9 @@ def _draw_crossovers(
 
 
 def _draw_title(ax: Axes, row: Row) -> None:
-    record = row[0].comparisons[0].record
-    title = f"{case_name(row[0].case)}, {record.job.case.mode.value} {record.job.dtype}, {record.job.device}"
+    first = row[0].comparisons[0]
+    record, job = first.record, first.record.job
+    title = f"{case_name(row[0].case)}, {job.case.mode.value} {job.dtype}, {first.device}"
     ax.set_title(
         shorten(title, TITLE_WIDTH), loc="left", fontsize=11, fontweight="bold", parse_math=False, pad=16
     )

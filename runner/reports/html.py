@@ -116,7 +116,8 @@ def _page(summary: Summary) -> dict[str, Any]:
         "curve_pictures": [base64.b64encode(data).decode() for data in svgs(summary)],
         "environments": environment_tables(summary),
         "environments_note": environment_note(summary) if summary.across else "",
-        "pairs": (*process_tables(summary), *pair_tables(summary)),
+        "processes": process_tables(summary),
+        "pairs": pair_tables(summary),
         "facts": [
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],

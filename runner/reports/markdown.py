@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.analysis.comparison import Summary
-from runner.labels import plain
+from runner.labels import case_name, plain
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
 from runner.reports.parts.averages import averages_note, averages_tables
@@ -139,7 +139,7 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     brackets = "A verdict in brackets: parity failed, and the speedup does not count."
     yield text(" ".join(filter(None, (f"{rounds}{brackets}", escape(note)))))
     for c in part.comparisons:
-        name = f"{c.record.job.case.name}, {compiler_name(c.record.candidate)}"
+        name = f"{case_name(c.record.job.case)}, {compiler_name(c.compiler)}"
         for what, texts in c.explanations():
             yield folded(escape(f"{name}: {what}"), list_block(texts))
     commands = [plain(c.record.reproduce) for c in part.comparisons if c.record.reproduce]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import PureWindowsPath
 from types import MappingProxyType
 from typing import NamedTuple
@@ -85,7 +86,8 @@ def candidates(summary: Summary) -> tuple[Comparison, ...]:
 def title(summary: Summary) -> str:
     """``MLP_addition, tiny_gpt``, ``18 models of models.py``"""
     cases = (c.record.job.case for c in summary.comparisons)
-    models = dict.fromkeys((suite_of(case.suite), case_name(case)) for case in cases)
+    whole = (replace(case, point=(), prompt_tokens=None) if case.point else case for case in cases)
+    models = dict.fromkeys((suite_of(case.suite), case_name(case)) for case in whole)
     suites = [PureWindowsPath(suite).name for suite in dict.fromkeys(suite for suite, _ in models)]
     if not models:
         return "no records"

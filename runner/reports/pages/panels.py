@@ -49,17 +49,18 @@ def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Fi
         "roofline": _roofline(comparison),
         "phases": _phases(comparison),
         "samples": _samples(record.samples) if timed and record.samples else None,
-        "parity": _parity(figures.get((record.job.key, record.candidate), ())),
+        "parity": _parity(record, figures.get((record.job.key, record.candidate), ())),
     }
 
 
-def _parity(tensors: Sequence[Figures]) -> dict[str, Any] | None:
+def _parity(record: Record, tensors: Sequence[Figures]) -> dict[str, Any] | None:
     """The picture's columns; None without tensors."""
     if not tensors:
         return None
     numbers = ("call", "eager", "noisy", "candidate", "outcome")
     columns = {name: [getattr(tensor, name) for tensor in tensors] for name in numbers}
-    return {"tensors": [plain(tensor.tensor) for tensor in tensors], **columns}
+    reference = record.parity.reference if record.parity is not None else "fp64"
+    return {"tensors": [plain(tensor.tensor) for tensor in tensors], "reference": reference, **columns}
 
 
 # -- samples ---------------------------------------------------------------------

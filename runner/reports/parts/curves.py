@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from runner.analysis.comparison import Crossover, Curve, Summary
 from runner.analysis.digits import estimate_text
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, table_of
-from runner.reports.parts.sections import compiler_name, conditions_of, plot_name
+from runner.reports.parts.sections import compiler_name, conditions, plot_name
 
 TITLE = "Curves: where the speedup crosses 1.00x [95 % interval]"
 
@@ -20,7 +21,7 @@ def curve_tables(summary: Summary) -> tuple[Table, ...]:
     labels = summary.labels
     cells: tuple[TextColumn[Curve], ...] = (
         TextColumn("model", lambda curve: case_name(curve.case), once=True),
-        TextColumn("conditions", lambda curve: conditions_of(curve.comparisons[0].record, labels), once=True),
+        TextColumn("conditions", lambda curve: _conditions(curve, labels), once=True),
         TextColumn("candidate", lambda curve: compiler_name(curve.comparisons[0].compiler)),
         TextColumn("over", range_text),
         TextColumn("against eager", crossing_text),
@@ -30,6 +31,12 @@ def curve_tables(summary: Summary) -> tuple[Table, ...]:
     )
     droppable = ("conditions", "points", "speedup\nat the first point", "speedup\nat the last point", "over")
     return (table_of(TITLE, summary.curves, cells, droppable, lambda curve: curve.family),)
+
+
+def _conditions(curve: Curve, labels: Mapping[str, str]) -> str:
+    first = curve.comparisons[0]
+    job = first.record.job
+    return conditions(labels[job.case.suite], job.case.mode.value, job.dtype, first.device)
 
 
 def curve_plot(summary: Summary, curve: Curve) -> str:

@@ -74,8 +74,10 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
     """What compiling takes from cold and warm caches, and who compiles faster; () without --compile-runs."""
     if not summary.compile_starts:
         return ()
+    labels = summary.labels
     cells: list[TextColumn[CompileStart]] = [
         TextColumn("model", lambda row: case_name(row.comparison.record.job.case), once=True),
+        TextColumn("conditions", lambda row: conditions_of(row.comparison.record, labels), once=True),
         TextColumn("candidate", lambda row: compiler_name(row.comparison.compiler), once=True),
         TextColumn("caches", lambda row: row.start),
         TextColumn("seconds [95 % interval]", _time, number=True),
@@ -90,7 +92,7 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
         title,
         summary.compile_starts,
         cells,
-        droppable=[cell.header for cell in reversed(cells[4:-1])],
+        droppable=["conditions", *(cell.header for cell in reversed(cells[5:-1]))],
         group=lambda row: (row.comparison.record.job.key, row.comparison.compiler),
     ).filled()
     return (table, _compile_pairs(summary)) if summary.compile_pairs else (table,)
@@ -117,8 +119,10 @@ def _mean_of(metric: Metric, row: CompileStart) -> str:
 
 
 def _compile_pairs(summary: Summary) -> Table:
+    labels = summary.labels
     cells: tuple[TextColumn[CompilePair], ...] = (
         TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
+        TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),
         TextColumn("ratio of", _compared),
         TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.ratio)),
         TextColumn("p", lambda pair: p_text(pair.ratio.p_value), number=True),
@@ -127,7 +131,7 @@ def _compile_pairs(summary: Summary) -> Table:
         TextColumn("closes with, of each", _needed),
     )
     title = "Compilation over compilation, in the same rounds (above 1: the first is faster)"
-    droppable = ("p", "q", "closes with, of each")
+    droppable = ("conditions", "p", "q", "closes with, of each")
     return table_of(title, summary.compile_pairs, cells, droppable, lambda pair: pair.first.record.job.key)
 
 

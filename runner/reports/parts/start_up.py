@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from harness.schema import EAGER_START
+from harness.schema import EAGER_START, of_environment
 from runner.analysis.comparison import TOLD_AFTER, ShapeForm, StartForm, Summary
 from runner.analysis.digits import (
     MISSING,
@@ -20,7 +20,7 @@ from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.pairs import compile_tables
-from runner.reports.parts.sections import compiler_name
+from runner.reports.parts.sections import compiler_name, conditions_of
 
 NEVER = "not in the stream"
 TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
@@ -35,8 +35,10 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
     """() without --start-up."""
     if not summary.start_forms:
         return ()
+    labels = summary.labels
     cells: tuple[TextColumn[StartForm], ...] = (
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
+        TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("from", form_name),
         *(TextColumn(f"step {n}\ns", partial(_after, n), number=True) for n in TOLD_AFTER),
         TextColumn("settled\ns", _settled, number=True),
@@ -50,16 +52,27 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("parity", lambda form: form.status.value if form.stored_bytes is not None else MISSING),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
-    droppable = ("n", "settled\ns", "step 10\ns", "stored\nMB", "parity", "step 1\ns", cells[-3].header)
+    droppable = (
+        "conditions",
+        "n",
+        "settled\ns",
+        "step 10\ns",
+        "stored\nMB",
+        "parity",
+        "step 1\ns",
+        cells[-3].header,
+    )
     return (
         table_of(TITLE, summary.start_forms, cells, droppable, lambda form: form.comparison.record.job.key),
     )
 
 
 def form_name(form: StartForm | ShapeForm) -> str:
-    """``inductor, warm``, ``inductor, padded``, or ``eager``."""
-    eager = form.start == EAGER_START
-    return form.start if eager else f"{compiler_name(form.comparison.compiler)}, {form.start}"
+    """``inductor, warm``, ``inductor, padded``, ``eager``, or ``eager@old`` with several environments."""
+    if form.start != EAGER_START:
+        return f"{compiler_name(form.comparison.compiler)}, {form.start}"
+    env = form.comparison.record.env
+    return of_environment(EAGER_START, env) if env else EAGER_START
 
 
 def overtaking_text(form: StartForm) -> str:
@@ -99,7 +112,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     """() without --shapes."""
     if not summary.shape_forms:
         return ()
-    first = summary.shape_forms[0]
+    first, labels = summary.shape_forms[0], summary.labels
     job = first.comparison.record.job
     title = (
         f"Changing shapes ({job.extras.shapes}, seed {job.protocol.seed}): {first.calls} calls in fresh "
@@ -107,6 +120,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     )
     cells: tuple[TextColumn[ShapeForm], ...] = (
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
+        TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("strategy", form_name),
         TextColumn("total\ns", lambda form: _typical_seconds(form.total), number=True),
         TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), number=True),
@@ -119,7 +133,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else form.status.value),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
-    droppable = ("n", "first 10\ns", "compiling\ns", "overtakes eager\nafter calls")
+    droppable = ("conditions", "n", "first 10\ns", "compiling\ns", "overtakes eager\nafter calls")
     return (
         table_of(title, summary.shape_forms, cells, droppable, lambda form: form.comparison.record.job.key),
     )

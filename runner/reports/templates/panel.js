@@ -104,7 +104,7 @@ const panel = (() => {
       body.append(box);
       const holder = chart(box, "Errors of the check of parity", `${found.parity.tensors.length} tensors`, true);
       charts.parity(holder, found.parity, charts.safe(row.compiler));
-      holder.after(make("p", { class: "legend" }, "A dot is a tensor's error against fp64, at the call at which it is nearest to its limit. A grey bar reaches from eager's error to noisy eager's. A fault of the compiler begins at one tensor; where the model itself magnifies roundings, the bars are high, too."));
+      holder.after(make("p", { class: "legend" }, `A dot is a tensor's error against ${found.parity.reference}, at the call at which it is nearest to its limit. A grey bar reaches from eager's error to noisy eager's. A fault of the compiler begins at one tensor; where the model itself magnifies roundings, the bars are high, too.`));
     }
     if (found.reproduce) body.append(make("h3", {}, "The command that measures this again"), command(found.reproduce));
     const groups = make("div", { class: "groups" });
