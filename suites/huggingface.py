@@ -184,7 +184,7 @@ def _generation(model: Any, case: Case) -> Workload:
     prompt, new = case.prompt_tokens, case.new_tokens
     assert prompt is not None and new is not None  # noqa: PT018 - cases of generation have both
     if model.config.model_type == "whisper":
-        return whisper_workload(model, new, case.batch)
+        return whisper_workload(model, prompt, new, case.batch)
     return causal_workload(model, prompt, new, case.batch, text_config(model.config).vocab_size)
 
 

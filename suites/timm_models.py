@@ -107,7 +107,12 @@ def find(pattern: str) -> tuple[str, ...]:
 
 
 def case_for(name: str, setting: Setting) -> Case:
-    """The case of a name that ``find`` gave: nothing is published for it, and only the batch is cut."""
+    """The case of a name that ``find`` gave: nothing is published for it, and only the batch is cut.
+
+    ``LookupError`` for generation, which no model of timm does.
+    """
+    if setting.mode.value == "generate":
+        raise LookupError(f"{name} cannot be run with --generate; use --training or --inference")
     entry = entries().get(name)
     if entry is not None:
         return _curated(name, entry, setting)

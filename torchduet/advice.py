@@ -20,8 +20,10 @@ OTHERS = {
     "training": "mode='training'",
     "inference": "mode='inference'",
     "output-dir": "output_dir",
+    "why": "result.why()",
+    **{action: f"the command line's {action}" for action in ("tune", "calibrate")},
 }
-FLAG = re.compile(r"--(?P<name>[a-z][\w-]*)(?:=(?P<value>\w+(?:=\w+)?))?")
+FLAG = re.compile(r"(?<![\w/])--(?P<name>[a-z][\w-]*)(?:=(?P<value>\w+(?:=\w+)?))?")
 FILES = re.compile(r"report\.(?:md|html)|records\.jsonl|\blog\b")  # a sentence with one of them is left out
 SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 

@@ -26,6 +26,7 @@ from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     HERE,
     Candidates,
+    absolute,
     candidates_for,
     check_in_a_worker,
     check_settings,
@@ -123,6 +124,10 @@ def compare(
         options=holder("options", CompilerOptions, options),
         extras=holder("extras", Extras, extras),
     )
+    if named:  # workers run in another folder
+        updates = absolute(protocol.optimizer), absolute(protocol.scheduler)
+        protocol = replace(job.protocol, optimizer=updates[0], scheduler=updates[1])
+        job = replace(job, case=replace(job.case, suite=absolute(job.case.suite)), protocol=protocol)
     check_settings(job, isolated=named)
     chosen = candidates_for(compilers, isolated=named)
     job = replace(job, candidates=chosen.names, own_compilers=dict(chosen.own))
@@ -194,9 +199,11 @@ def _measured(
 
 
 def _note_on_mode(model: Any, mode: Mode) -> str:
+    from harness.loading.own_model_build import Function
+
     if isinstance(model, str):
         why = "for a model by name"
-    elif hasattr(model, "function"):
+    elif isinstance(model, Function):
         why = f"as {'a' if model.training else 'no'} module or input of the function can be trained"
     else:
         why = f"as model.training is {model.training}"

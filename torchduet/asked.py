@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from harness import devices
 from harness.backends import (
@@ -20,6 +20,7 @@ from harness.backends import (
 from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
 from harness.schema import Job, Mode, Protocol
+from harness.settings import placed
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
@@ -107,7 +108,8 @@ class Candidates:
 
 def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candidates:
     """The candidates. ``isolated``: a worker process compiles and must import functions by name."""
-    wanted = [given] if isinstance(given, str) or callable(given) else list(given)
+    alone = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+    wanted: list[Any] = [given] if alone else [*cast("Sequence[Given]", given)]
     if not wanted:
         raise UsageError(f"compilers: it is empty; give at least one compiler, {EXAMPLE}")
     for compiler in wanted:
@@ -230,6 +232,14 @@ def check_settings(job: Job, *, isolated: bool) -> None:
     check_values(config, RunConfig(suites=(), modes=config.modes), ARGUMENTS)
     check(config, ARGUMENTS)
     check_threads(job.protocol.threads, "protocol.threads")
+
+
+def absolute(source: str) -> str:
+    """``file.py:function`` with the file's absolute path. ``UsageError`` if there is no such file."""
+    try:
+        return placed(source)
+    except ValueError as error:
+        raise UsageError(f"{source}: {error}") from None
 
 
 def new_folder(path: str | Path, job: Job) -> RunFolder:

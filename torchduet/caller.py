@@ -6,6 +6,7 @@ import contextlib
 import gc
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -28,9 +29,18 @@ UNREADABLE = object()
 """The value of a setting that this torch lacks, or refuses to read because its two APIs were mixed."""
 
 
+ALONE = threading.RLock()
+"""Standard streams and torch's settings belong to the whole process: a second thread waits."""
+
+
 @contextmanager
 def left_as_it_was() -> Iterator[None]:
     """Gradients on and autocast off inside; restores the caller's settings and generators at the end."""
+    with ALONE:
+        yield from _left_as_it_was()
+
+
+def _left_as_it_was() -> Iterator[None]:
     import torch
 
     settings = [(read, write, _read(read)) for read, write in _settings()]

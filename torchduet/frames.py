@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -88,17 +89,21 @@ class Frames:
 def load(run: str | Path) -> Frames:
     """The tables of a run: of its folder, or of its ``records.jsonl``.
 
-    Raises ``UsageError`` if there is no run.
+    Raises ``UsageError`` if there is no run. Warns of damaged lines, whose results are left out.
     """
     path = Path(run)
     file = path / RECORDS if path.is_dir() else path
     try:
-        records = read_run(file).records
+        content = read_run(file)
     except OSError as error:
         raise UsageError(
             f"load: {file} cannot be read ({error.strerror}); give the folder of a run, or its {RECORDS}"
         ) from None
-    return frames_of(records)
+    if content.damage and not content.records:
+        raise UsageError(f"load: {content.damage[0]}")
+    for sentence in content.damage:
+        warnings.warn(sentence, stacklevel=2)
+    return frames_of(content.records)
 
 
 def frames_of(records: Sequence[Record]) -> Frames:

@@ -28,7 +28,7 @@ class Unseen:
 def shown(wanted: bool | None) -> Iterator[View]:
     """``wanted=None``: only in a notebook and on a terminal."""
     display = _notebook()
-    if wanted is False or not (wanted or display or sys.stderr.isatty()):
+    if wanted is False or not (wanted or display or getattr(sys.stderr, "isatty", bool)()):
         yield Unseen()
     elif display:
         yield NotebookView(display)
@@ -48,7 +48,7 @@ def _apart(stream: TextIO) -> Iterator[TextIO]:
     """A copy of the stream that still writes to the terminal while standard error is redirected."""
     try:
         number = os.dup(stream.fileno())
-    except (OSError, ValueError):  # the stream is not a file
+    except (AttributeError, OSError, ValueError):  # the stream is not a file, or there is none
         yield stream
         return
     with os.fdopen(number, "w", encoding=stream.encoding, errors="replace") as copy:

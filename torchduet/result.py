@@ -6,10 +6,12 @@ import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.backends import backend_names, registered
 from harness.backends.settings.candidates import compiler_of
 from harness.schema import Job, Record
 from runner.analysis.columns import columns, frame
@@ -51,6 +53,10 @@ class Result:
     isolated: bool
     folder: Path | None = None
     _again: Callable[[Job], tuple[Record, ...]] | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> Any:
+        """Without the model: ``why()`` of a copy cannot measure again."""
+        return partial(Result, records=self.records, isolated=self.isolated, folder=self.folder), ()
 
     @property
     def summary(self) -> Summary:
@@ -125,11 +131,12 @@ class Result:
         timed = [comparison for comparison in self.comparisons if comparison.speedup is not None]
         if not timed:
             raise UsageError("why: nothing was timed, so there is nothing to explain")
-        slowest = min(timed, key=lambda comparison: comparison.speedup or 0.0)
+        able = [c for c in timed if compiler_of(c.record.candidate) != "eager"] or timed
+        slowest = min(able, key=lambda comparison: comparison.speedup or 0.0)
         comparison = self[compiler] if compiler else slowest
         if comparison not in timed:
             raise UsageError(f"why: {comparison.compiler} has no times ({comparison.status.value})")
-        return explained(comparison.record, self._again)
+        return explained(comparison.record, self._again, isolated=self.isolated)
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""
@@ -237,15 +244,21 @@ class Explanation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def explained(record: Record, again: Callable[[Job], Sequence[Record]] | None) -> Explanation:
-    """The explanation of this record's candidate; ``again`` measures the same model with another job."""
+def explained(
+    record: Record, again: Callable[[Job], Sequence[Record]] | None, *, isolated: bool
+) -> Explanation:
+    """The explanation of this record's candidate; ``again`` measures the same model with another job.
+
+    ``isolated``: a worker process measured it, and may know backends that the model's file registers.
+    """
     from runner.runs.why.asking import asked_why  # few results are explained
     from runner.runs.why.explain import NoTimes
 
     name = record.candidate
     if again is None:
         raise UsageError("why: this result cannot be measured again; use the result of compare()")
-    if compiler_of(name) == "eager" or name in record.job.own_compilers:
+    known = isolated or compiler_of(name) in (*backend_names(), *registered())
+    if compiler_of(name) == "eager" or name in record.job.own_compilers or not known:
         raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
     job = replace(record.job, candidates=(name,))
     try:

@@ -76,7 +76,7 @@ def _report(study: Line, fits: Sequence[Fitted]) -> list[str]:
     options = study["options"]
     budgets = {
         "addition": f"{options['budget_s']:g} s on addition",
-        "shakespeare": f"{options['text_budget_s']:g} s on text",
+        "shakespeare": f"{options['text_budget_s']:g} s on text (the third MLP twice that)",
     }
     tasks = options.get("tasks", budgets)
     lines = [

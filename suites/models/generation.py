@@ -260,20 +260,21 @@ class WhisperTranscriber(CachedDecoder):
         return logits
 
 
-def whisper_workload(model: nn.Module, new_tokens: int, batch_size: int) -> Workload:
-    """Greedy generation by ``WhisperForConditionalGeneration`` from random features and the start token.
+def whisper_workload(model: nn.Module, prompt_tokens: int, new_tokens: int, batch_size: int) -> Workload:
+    """Greedy generation by ``WhisperForConditionalGeneration`` from random features and start tokens.
 
     ``ValueError`` if it has no room for so many tokens.
     """
     config: Any = model.config
-    if new_tokens + 1 > config.max_target_positions:
+    length = prompt_tokens + new_tokens
+    if length > config.max_target_positions:
         most = f"room for {config.max_target_positions} tokens"
-        raise ValueError(f"{type(model).__name__} has {most}, not for {new_tokens + 1}")
+        raise ValueError(f"{type(model).__name__} has {most}, not for {length}")
     first = min(config.decoder_start_token_id, config.vocab_size - 1)  # a cut vocabulary may lack it
-    start = torch.full((batch_size, 1), first)
+    start = torch.full((batch_size, prompt_tokens), first)
     features = torch.randn(batch_size, config.num_mel_bins, 2 * config.max_source_positions)
     return Workload(
-        module=WhisperTranscriber(model, new_tokens + 1).eval(),
+        module=WhisperTranscriber(model, length).eval(),
         args=(start, features),
         drive=Greedy(new_tokens=new_tokens),
     )
