@@ -42,7 +42,7 @@ def build(case: Case) -> Workload:
     assert case.new_tokens is not None
     model = make_model(case.name)
     if case.name == "whisper":
-        return whisper_workload(model, case.new_tokens, case.batch_size)
+        return whisper_workload(model, 1, case.new_tokens, case.batch_size)
     return causal_workload(model, case.prompt_tokens, case.new_tokens, case.batch_size, VOCABULARY)
 
 

@@ -24,14 +24,21 @@ from runner.analysis.verdicts.between import (
 from runner.analysis.verdicts.calibration import calibrated, tau_of
 from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.decision import T_95, Z_95
-from runner.analysis.verdicts.family import assumed_in
+from runner.analysis.verdicts.family import assumed_in, estimates_of
 from runner.cli.actions.measure import MeasureRequest
 from runner.errors import UsageError
 from runner.plan.jobs import plan
 from runner.reports.parts.table import processes_cell
-from runner.store.calibrations import Calibration, Tau, keep, matching, read_calibrations
+from runner.store.calibrations import (
+    Calibration,
+    Tau,
+    calibrations_path,
+    keep,
+    matching,
+    read_calibrations,
+)
 from tests.command_line import parsed
-from tests.factories import make_job, make_record, make_samples, sampled
+from tests.factories import known, make_job, make_record, make_samples, sampled
 
 
 @pytest.mark.parametrize(
@@ -133,6 +140,22 @@ def test_a_choice_that_the_speedup_follows_is_named(name: str, values: Sequence[
     assert bool(said) is bool(followed(record))
 
 
+def test_equal_devices_share_the_variance_between_their_processes() -> None:
+    """Of records on two cards of one model, as of records on one card."""
+    rng = np.random.default_rng(5)
+    records = [in_processes(rng, 0.02, "inductor", Mode.TRAINING) for _ in range(MODELS)]
+    facts = {**FACTS, "device_name": "NVIDIA L4"}
+    intervals = []
+    for cards in (1, 2):
+        devices = [f"cuda:{place % cards}" for place in range(MODELS)]
+        placed = [
+            replace(r, job=replace(r.job, device=device), environment=facts)
+            for r, device in zip(records, devices, strict=True)
+        ]
+        intervals.append([known(estimate).interval for estimate in estimates_of(placed)])
+    assert intervals[0] == intervals[1]
+
+
 # -- tau of a machine --------------------------------------------------------------------------
 
 
@@ -212,6 +235,10 @@ def test_records_of_several_processes_calibrate_each_candidate_mode_and_step() -
     assert matching([calibration], FACTS) is calibration
     assert matching([calibration], {**FACTS, "threads": 2}) is None
     assert calibrated([make_record(make_job())]) == ()  # one process shows nothing
+    cards = [replace(r, job=replace(r.job, device=f"cuda:{n % 2}")) for n, r in enumerate(records)]
+    assert len(calibrated(cards)) == 1  # conditions are equal
+    threads = [replace(r, environment={**FACTS, "threads": 1 + n % 2}) for n, r in enumerate(records)]
+    assert [part.conditions["threads"] for part in calibrated(threads)] == [1, 2]
     assert calibrated([in_processes(rng, 0.02, "inductor", Mode.TRAINING, noise=0.2)]) == ()
 
 
@@ -250,6 +277,21 @@ def test_the_file_has_one_calibration_of_each_condition(tmp_path: Path) -> None:
     path.write_text('{"half": ')
     with pytest.raises(UsageError, match="no file of --calibrate; remove it"):
         read_calibrations(path)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no home"), PermissionError(13, "Permission denied")])
+def test_without_a_home_folder_there_is_no_calibration(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuses(path: Path) -> Path:
+        raise error
+
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", refuses)
+    assert read_calibrations() == ()
+    if isinstance(error, RuntimeError):
+        with pytest.raises(UsageError, match="no home folder"):
+            calibrations_path({})
 
 
 def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:

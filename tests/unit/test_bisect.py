@@ -98,6 +98,21 @@ def test_versions_that_cannot_be_judged_stay_between() -> None:
         World({"m": truth}, missing=("2.15",)).search()
 
 
+def test_a_change_of_status_is_searched_by_status_alone() -> None:
+    """A version that passes as the oldest does is before the change, whatever its speed is."""
+    world = World({"m": lambda place: STATUS if place >= 9 else OPEN})
+    assert world.search() == {"m": (STATUS, ("2.8", "2.9"))}
+
+
+def test_two_results_of_one_name_are_refused_and_points_are_results_of_their_own() -> None:
+    job = make_job("m", candidates=("inductor",))
+    point = replace(job, case=replace(job.case, point=("batch=4",)))
+    assert set(followed([job, point])) == {ONE, "m (batch=4) training float32 cpu, inductor"}
+    other = replace(job, case=replace(job.case, suite="other"))
+    with pytest.raises(UsageError, match=f"two models are called {ONE}; leave out one of them"):
+        followed([job, other])
+
+
 # -- outcomes ----------------------------------------------------------------------
 
 
@@ -202,6 +217,10 @@ def test_what_pip_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pip.write_text("#!/bin/sh\necho 'ERROR: No matching distribution' >&2; exit 1\n")
     with pytest.raises(UsageError, match=r"no versions of nothing \(ERROR: No matching distribution\)"):
         pip_versions("nothing")
+    pip.write_text("#!/bin/sh\necho 'WARNING: Retrying' >&2; exec sleep 9\n")
+    monkeypatch.setattr("runner.runs.bisect.PIP_TIMEOUT_S", 0.3)
+    with pytest.raises(UsageError, match=r"no versions of torch \(Command .* timed out after 0.3 seconds\)"):
+        pip_versions("torch")
 
 
 # -- the command -------------------------------------------------------------------
@@ -261,3 +280,11 @@ def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | Usag
     jobs = followed([make_job("m", candidates=("eager", "inductor"))])
     builds = [EnvSpec(name=name, text="") for name in ("good", "new")]
     assert printed(lambda console: judge(builds, jobs, Path(), console, run))[0] == code
+
+
+def test_without_times_the_status_is_the_result() -> None:
+    records = in_environments({"speedup": None}, {"speedup": None})
+    jobs = [replace(r.job, protocol=replace(r.job.protocol, performance=False)) for r in records]
+    records = [replace(record, job=job) for record, job in zip(records, jobs, strict=True)]
+    (outcome,) = result_changes(records, "old", "new").values()
+    assert (outcome.change, outcome.text) == (SAME, "pass")

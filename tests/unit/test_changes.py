@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import CompilerOptions, Job, Mode, Protocol, Record, Status
+from harness.schema import COLD, Compilation, CompilerOptions, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
@@ -18,7 +18,7 @@ from runner.runs.compare.changes import Ending, RunChanges, changes_between
 from runner.runs.compare.gates import GateResult, breaks, gate_result, gates_asked
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Run
-from runner.runs.compare.words import head_lines, tables
+from runner.runs.compare.words import head_lines, lists, tables
 from runner.store.record_file import append_record
 from tests.factories import control, known, make_job, make_record
 
@@ -191,6 +191,17 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
     assert [line for line in head_lines(changes) if "compile caches are" in line] == [said] * (not alike)
 
 
+def test_where_cold_compilations_were_asked_for_the_caches_of_the_timed_process_do_not_count(
+    tmp_path: Path,
+) -> None:
+    warm = make_record(make_job(), metrics={"compile_cache_hits": 3})
+    cold = Compilation(start=COLD, round=0, metrics={"compilation_latency_s": 9.0})
+    runs = replace(warm, compilations=(cold,))
+    misses = replace(runs, metrics={**runs.metrics, "compile_cache_hits": 0, "compile_cache_misses": 3})
+    assert compared(tmp_path / "1", [runs], [misses]).changes[0].compile_factor == pytest.approx(1.0)
+    assert compared(tmp_path / "2", [runs], [warm]).changes[0].compile_factor is None
+
+
 @pytest.mark.parametrize(
     ("first", "second", "sentence"),
     [
@@ -310,3 +321,27 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     assert sum(held) / len(held) >= 0.93
     called = [change for change in timed if change.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     assert len(called) <= 0.05 * len(timed)
+
+
+def test_a_result_that_failed_before_its_batch_was_known_is_a_new_failure(tmp_path: Path) -> None:
+    """In A, the model ran at half of the planned batch. In B, it failed before it told its batch."""
+    job = make_job(batch_size=8)
+    halved = make_record(job)
+    halved = replace(halved, model=replace(known(halved.model), batch_size=4))
+    gone = replace(make_record(job, status=Status.MODEL_FAIL_TO_LOAD), model=None)
+    changes = compared(
+        tmp_path, [halved, make_record(make_job("other"))], [gone, make_record(make_job("other"))]
+    )
+    assert changes.mismatches == ()
+    assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == [job.case.name]
+
+
+def test_several_compilations_are_not_said_to_be_one(tmp_path: Path) -> None:
+    def cold(seconds: float) -> Record:
+        runs = tuple(
+            Compilation(start=COLD, round=n, metrics={"compilation_latency_s": seconds + n}) for n in (0, 1)
+        )
+        return replace(make_record(make_job()), compilations=runs)
+
+    titles = [title for title, _ in lists(compared(tmp_path, [cold(1.0)], [cold(9.0)]))]
+    assert "Compilation latency changed by more than 25%" in titles

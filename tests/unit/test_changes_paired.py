@@ -38,7 +38,7 @@ def side(eager: float, compiled: float, rounds: list[float], seed: str) -> Sampl
         baseline_s=tuple(eager * slow * a for slow, (a, _) in pairs),
         # the machine hurts the compiled step more than eager: a run's own pairs do not cancel it
         candidate_s=tuple(compiled * slow**2 * b for slow, (_, b) in pairs),
-        reference_s=tuple(eager * slow for slow, _ in pairs),
+        reference_s=tuple(0.010 * slow for slow, _ in pairs),  # of the reference, for both sides
         reference_position=(0,) * ROUNDS,
         round_index=tuple(range(ROUNDS)),
     )
@@ -126,7 +126,9 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
 
 def result(rounds: range, folder: str = "run") -> Result:
     record = make_record(make_job(), rounds=len(rounds))
-    record = replace(record, samples=replace(known(record.samples), round_index=tuple(rounds)))
+    eager = tuple(1.0 + number / 100 for number in rounds)
+    samples = replace(known(record.samples), baseline_s=eager, round_index=tuple(rounds))
+    record = replace(record, samples=samples)
     (single,) = results_of([record], {"toys": "toys"})
     return replace(single, shares=(folder, "m") if folder else None)
 

@@ -26,6 +26,8 @@ def test_the_cold_compilations_count_and_not_that_of_the_timed_process() -> None
     (comparison,) = summarize([record]).comparisons
     assert comparison.compilation_latency_s == pytest.approx(6.0)  # the geometric mean
     assert comparison.value("compilation_latency_s") == pytest.approx(6.0)
+    (single,) = summarize([replace(record, compilations=several[:2])]).comparisons
+    assert single.value("compilation_latency_s") == single.compilation_latency_s == 4.0
 
 
 def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
@@ -155,10 +157,10 @@ def test_the_time_is_less_what_the_process_waited_for_a_processor() -> None:
 def test_the_tables_have_the_phases_and_who_is_faster() -> None:
     records = runs("model", {"a": 1.0, "b": 1.3}, random.Random(1))
     table, pairs = compile_tables(summarize(records))
-    assert table.header[3] == "seconds [95 % interval]"
-    assert [row[1:3] for row in table.rows] == [("a", "cold"), ("b", "cold")]
-    assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", table.rows[0][3])
-    assert pairs.rows[0][1] == "a over b, cold"
+    assert table.header[4] == "seconds [95 % interval]"
+    assert [row[2:4] for row in table.rows] == [("a", "cold"), ("b", "cold")]
+    assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", table.rows[0][4])
+    assert pairs.rows[0][2] == "a over b, cold"
     assert compile_tables(summarize([make_record(make_job())])) == ()
 
 

@@ -69,6 +69,12 @@ def test_same_needs_the_90_percent_interval_alone() -> None:
     assert told(narrow) is Verdict.SAME
 
 
+def test_five_rounds_have_no_interval_of_either_level() -> None:
+    estimate = of(np.array([0.0, 0.001, -0.001, 0.002, -0.002]), Between())
+    assert (estimate.interval, estimate.interval_90) == (None, None)
+    assert told(estimate) is Verdict.INCONCLUSIVE
+
+
 def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
     rng = np.random.default_rng(3)
     parts = [center + rng.normal(0, 0.01, 12) for center in (0.0, 0.03, -0.03)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.schema import Mode, ModelFacts, Record, Scalar, Setting, Status
+from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
 from runner.analysis.comparison import Comparison, GroupSummary, Summary
 from runner.analysis.derive import compare, summarize
 from runner.analysis.digits import steps_text
@@ -253,9 +253,11 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
     record = make_record(make_job())
     samples = known(record.samples)
     damaged = replace(samples, candidate_s=(bad, *samples.candidate_s[1:]))
-    record = replace(record, samples=damaged)
-    assert comparison_of(record).speedup is None
-    assert "20 rounds" in finding([record], "Samples that cannot be used").cases[0]
+    later = tuple(Compilation(start=AS_FOUND, round=number) for number in range(3))
+    several = replace(damaged, rounds_by_process=(5, 5, 5, 5))
+    for measured in (replace(record, samples=damaged), replace(record, samples=several, compilations=later)):
+        assert comparison_of(measured).speedup is None
+        assert "20 rounds" in finding([measured], "Samples that cannot be used").cases[0]
 
 
 # -- caveats ---------------------------------------------------------------------
@@ -281,7 +283,10 @@ def test_a_batch_that_only_the_model_knows_was_not_halved() -> None:
 
 def test_eager_in_another_precision_than_its_baseline_is_no_control() -> None:
     job = replace(make_job(dtype="bfloat16"), baseline_dtype="float32")
-    assert comparison_of(make_record(job, candidate="eager")).compiler == "eager bfloat16"
+    slow = make_record(job, candidate="eager", speedup=0.5)
+    assert comparison_of(slow).compiler == "eager bfloat16"
+    assert comparison_of(slow).break_even is None
+    assert not any("Slower than eager" in warning.title for warning in summarize([slow]).warnings)
     same = replace(make_job(dtype="float32"), baseline_dtype="float32")
     assert comparison_of(make_record(same, candidate="eager")).compiler == "eager"
 
@@ -339,7 +344,7 @@ def test_parts_are_compared_on_their_own() -> None:
 
 
 def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
-    generation = known(generation_of(generated(new_tokens=1, whole=0.2)))
+    generation = known(generation_of(generated(new_tokens=1, whole=0.2001)))  # the step copies its logits
     assert generation.decode is None
     assert generation.baseline_tokens_per_s is None
     (comparison,) = compare([make_record(make_job())])

@@ -100,6 +100,13 @@ def test_what_counts_in_an_average() -> None:
     averages = {(row.environment, row.compiler): row for row in summary.across_averages}
     assert (averages["new", "inductor"].mean.models, averages["new", "inductor"].total) == (1, 2)
     assert averages["old", "inductor"].mean.models == 2
+    cards = [
+        replace(record, job=replace(record.job, device=f"cuda:{number}"))
+        for number in (0, 1)
+        for record in records(f"m{number}")
+    ]
+    cards = [replace(r, environment={**r.environment, "device_name": "NVIDIA L4"}) for r in cards]
+    assert {(a.device, a.total) for a in summarize(cards).across_averages} == {("cuda", 2)}
     assert averages["new", "eager"].mean.value == pytest.approx(0.5, rel=0.02)
     assert averages["new", "eager"].versions == "torch 2.13.0"
     text = printed([*records("one"), *records("two", wrong)], 200)
@@ -135,6 +142,12 @@ def test_an_ordinary_run_has_no_such_tables() -> None:
     assert (summary.across, summary.across_averages) == ((), ())
     assert "Environments" not in printed(ordinary, 200)
     assert not [name for name in render_all(summary, ["csv", "md"]) if "environments" in name]
+
+
+def test_a_failed_candidate_has_one_verdict_in_all_tables() -> None:
+    summary = summarize(records("two", {"inductor@new": Status.FAIL_ACCURACY}))
+    own = {c.record.candidate: c for c in summary.comparisons}
+    assert own["inductor@new"].verdict is across(summary)["new", "inductor"].verdict is Verdict.FASTER
 
 
 def test_the_files() -> None:

@@ -362,3 +362,19 @@ def test_one_environment_alone_needs_nobody(tmp_path: Path) -> None:
     records = run(machine, tmp_path, job=job)
     assert records["a@old"].status is Status.PASS
     assert ("old", "export") not in machine.calls
+
+
+def test_one_environment_alone_has_a_control(tmp_path: Path) -> None:
+    candidates = ("eager@old", "a@old")
+    job = replace(make(("eager", "a")), environments=ENVIRONMENTS[:1], candidates=candidates)
+    records = run(Machine(), tmp_path, job=job)
+    assert {name: record.status for name, record in records.items()} == dict.fromkeys(candidates, Status.PASS)
+
+
+def test_a_candidate_whose_worker_dies_at_the_end_has_failed(tmp_path: Path) -> None:
+    records = run(Machine({("new", 1, "finish", ""): lost("a")}), tmp_path)
+    assert records.pop("a@new").status is Status.CRASH
+    assert {name: record.status for name, record in records.items()} == {
+        "a@old": Status.PASS,
+        "eager@new": Status.PASS,
+    }

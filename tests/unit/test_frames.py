@@ -111,3 +111,14 @@ def test_a_folder_or_its_records_can_be_loaded(tmp_path: Path) -> None:
         )
     with pytest.raises(UsageError, match="give the folder of a run"):
         torchduet.load(tmp_path / "nothing")
+
+
+def test_damage_of_what_is_loaded_is_said(tmp_path: Path) -> None:
+    file = write(tmp_path / "run", [a_record()]) / "records.jsonl"
+    with file.open("a") as lines:
+        lines.write("garbage\n")
+    with pytest.warns(UserWarning, match="line 2"):
+        assert len(torchduet.load(file).comparisons) == 1
+    file.write_text("{}\n")
+    with pytest.raises(UsageError, match=r"load: .*line 1"):
+        torchduet.load(file)

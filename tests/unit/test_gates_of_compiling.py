@@ -13,7 +13,7 @@ from harness.schema import COLD, Environment, Extras, Record, Status
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.errors import UsageError
-from runner.runs.compare.accepted import accepted_in, without_accepted
+from runner.runs.compare.accepted import Accepted, accepted_in, without_accepted
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
@@ -151,6 +151,21 @@ def test_an_accepted_change_passes_until_its_date(tmp_path: Path, expires: str, 
         assert judged.cases[0] == f"toys slow: 1.3x (was accepted until {expires}: a new pass)"
     other = replace(result, gate=Gate(kind="memory"))
     assert without_accepted([other], accepted, TODAY) == [other]
+
+
+@pytest.mark.parametrize("words", ["memory:10%", "recompiles"])
+def test_a_gate_of_a_run_without_its_data_is_refused(words: str) -> None:
+    record = make_record(make_job())
+    (gate,) = gates_of_run([words], environments=False, compile_runs=False)
+    with pytest.raises(UsageError, match="no result that passed has the data for this gate"):
+        run_results(summarize([replace(record, metrics={})]), [gate])
+
+
+def test_brackets_of_a_line_that_a_gate_printed_are_text() -> None:
+    line = "toys m, inductor[freezing=True]: 1.31x [1.21, 1.42] of the time"
+    entry = Accepted(gate="compile", result=line, reason="", expires=TODAY)
+    assert entry.allows("compile", line)
+    assert not entry.allows("compile", line.replace("[freezing=True]", "f"))
 
 
 @pytest.mark.parametrize(

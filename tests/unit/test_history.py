@@ -210,6 +210,22 @@ def test_a_status_that_changed_in_the_newest_run_is_named(tmp_path: Path) -> Non
     assert sentence.endswith(" inductor: fail_accuracy in run-0, pass in run-2")
     assert sentence in shown(tmp_path)
     assert sentence in page(tmp_path)
+    make_run(tmp_path, 3, records(status=Status.CRASH), tags=["trial"])
+    assert "Changed in the newest run" in shown(tmp_path)
+    assert "Changed in the newest run" not in shown(tmp_path, tags=("trial",))
+    assert "inductor: pass in run-2, crash in run-3" in shown(tmp_path, compilers=("inductor",))
+    eager = [make_record(make_job(name), "eager") for name in MODELS]
+    make_run(tmp_path, 4, [*eager, *records()])
+    make_run(tmp_path, 5, [*eager, *records(status=Status.CRASH)])
+    assert "Changed in the newest run" not in shown(tmp_path, compilers=("eager",))
+
+
+def test_a_command_of_the_list_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / "my logs"
+    folder.mkdir()
+    for number in (0, 1):
+        make_run(folder, number)
+    assert f"--compare '{folder / 'run-0'}' '{folder / 'run-1'}'" in shown(folder)
 
 
 def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,23 @@ def test_identical_results_are_kept_once(tmp_path: Path) -> None:
     assert again.read() == replace(again.read(), records=(*whole(ONE), *whole(TWO)))
     log = (again.path / "cases" / ONE.key / "output.log").read_text()
     assert log.count("words of eager of one") == 1
+
+
+def test_tags_and_what_a_candidate_needs_are_of_the_run_that_has_them(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE), {"tags": ["night"]})
+    own = replace(
+        ONE,
+        candidates=("mine.f", "tvm"),
+        own_compilers={"mine.f": "/mine.py:f"},
+        unavailable={"tvm": "it is not installed"},
+    )
+    b = write_run(tmp_path / "b", [own], [], {"tags": ["night", "trial"]})
+    merged = merge([a, b], tmp_path / "new", [])
+    (job,) = merged.folder.jobs()
+    assert job.candidates == (*PAIR, "mine.f", "tvm")
+    assert (job.own_compilers, job.unavailable) == (own.own_compilers, own.unavailable)
+    run = json.loads((merged.folder.path / "run.json").read_text())
+    assert run["tags"] == ["night", "trial"]
 
 
 def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> None:
@@ -238,3 +256,19 @@ def test_a_damaged_plan(text: str, tmp_path: Path) -> None:
     (b / "run.json").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move this file away"):
         merge([a, b], tmp_path / "new", [])
+
+
+def test_the_plan_of_a_part_says_what_is_unavailable_in_every_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(_: object, jobs: Sequence[Job], **__: object) -> tuple[Job, ...]:
+        return tuple(replace(job, unavailable={"inductor": "it is not installed"}) for job in jobs)
+
+    monkeypatch.setattr("runner.cli.actions.measure.possible_here", unavailable)
+    monkeypatch.setattr("runner.cli.measuring.opened", lambda *_: nullcontext())
+    monkeypatch.setattr("runner.cli.measuring.measure", lambda *_: 0)
+    words = ["--inference", "--suites=tiny_gpt", "-dcpu", "--total-partitions=2", "--partition-id=0"]
+    assert main([*words, f"--output-dir={tmp_path / 'run'}"]) == 0
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(run["plan"]) > len(run["jobs"])
+    assert all(job["unavailable"] for job in run["plan"])

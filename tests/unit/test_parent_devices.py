@@ -13,7 +13,8 @@ from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
 from runner.errors import UsageError
 from runner.plan import possible, probe
-from runner.plan.compilers import Usable, with_availability
+from runner.plan.checks import run_config
+from runner.plan.compilers import COMPILE_MODES, Usable, with_availability
 from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
@@ -130,3 +131,4 @@ def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: 
     assert typed["inductor_compile_mode"] == expected
     assert len(notes) == 1
     assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
+    assert COMPILE_MODES[expected] in run_config({**typed, "devices": ["cpu"]}).compilers

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from harness.schema import Case, Job, Mode, Setting
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.batch_sizes import batch_sizes
-from runner.plan.config import Changes, RunConfig, Selection
-from runner.plan.jobs import Catalog, plan
+from runner.plan.config import Changes, RunConfig, Selection, _suite
+from runner.plan.jobs import Catalog, changed_case, plan
 from runner.plan.partition import Partition, balanced, our_part
 from tests.cli.command import TOYS
 from tests.factories import make_job
@@ -98,6 +99,11 @@ def test_what_was_asked_for_is_in_the_case_and_in_its_key() -> None:
     plain, changed = (plan(config(changes=c), MADE_UP)[0] for c in (Changes(), changes))
     assert (changed.case.loss, changed.case.config) == ("sum", ("a.b=3",))
     assert plain.key != changed.key
+
+
+def test_what_a_suites_own_case_says_stays_without_a_flag() -> None:
+    case = dataclasses.replace(make_job().case, loss="sum", config=("a.b=3",), pretrained=True)
+    assert changed_case(case, Changes()) == case
 
 
 @pytest.mark.parametrize(
@@ -222,3 +228,30 @@ def test_an_empty_part_is_a_sentence_and_no_error(
     assert not list(tmp_path.iterdir())
     assert our_part(Partition(index=1, total=2), [make_job()]) == ()
     assert capsys.readouterr().err.endswith("the plan has 1 job in all.\n")
+
+
+def test_the_list_shows_the_part_that_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--training", "--suites=tiny_gpt", "-dcpu", "--total-partitions=2", "--partition-id=0"]
+    words += ["--envs=a=torch==2.2.2", "--envs=b=torch==2.3.0"]
+    assert main(["--list", *words]) == 0
+    listed = {line.split()[1] for line in capsys.readouterr().out.splitlines()}
+    assert main(["--print-run-commands", *words]) == 0
+    assert listed == {*re.findall(r"--only=(\S+)", capsys.readouterr().out)}
+
+
+def test_a_suite_file_whose_path_has_a_comma_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a,b.py"
+    file.touch()
+    with pytest.raises(ValueError, match="has a comma, which separates names; move the file"):
+        _suite(str(file))
+
+
+def test_a_batch_size_may_be_of_a_model_of_any_mode_of_the_plan() -> None:
+    def offered(_: str, setting: Setting) -> tuple[Case, ...]:
+        some = OFFERED if setting.mode is Mode.INFERENCE else OFFERED[:1]
+        return tuple(dataclasses.replace(case, mode=setting.mode) for case in some)
+
+    catalog = Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: ())
+    both = (Mode.TRAINING, Mode.INFERENCE)
+    changes, selection = Changes(batch_sizes=(("middle", 4),)), Selection(only=("small",))
+    assert len(plan(config(modes=both, changes=changes, selection=selection), catalog)) == 2

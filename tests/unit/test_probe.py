@@ -165,3 +165,13 @@ def test_a_model_that_takes_long_to_build_is_not_refused(
     python = interpreter(tmp_path / "python", f"echo '{{\"ended\": {-signal.SIGALRM}}}'")
     assert probe.what_is_wrong([], [], {}, python) is None
     assert "note: building the model takes longer than 20 s" in capsys.readouterr().err
+
+
+def test_another_interpreter_is_asked_without_the_variables_of_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nprintf \'{"answer": "%s"}\\n\' "$PYTHONHOME"\n')
+    python.chmod(0o755)
+    assert probe._ask("a.module", [], str(python)) == ""

@@ -135,6 +135,14 @@ def test_every_job_is_one_task_and_every_record_is_there_once(
     assert first.notes == ()
 
 
+def test_files_of_a_job_are_kept_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = {"repro-a.py": "code", "../../out": "elsewhere"}
+    run(monkeypatch, tmp_path, lambda order: [*answers(order), {"output": "", "files": files}], JOBS[:1])
+    folder = Folder(tmp_path).open_case(JOBS[0].job).parent
+    assert (folder / "repro-a.py").read_text() == "code"
+    assert (folder / "out").read_text() == "elsewhere"
+
+
 def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,14 +200,17 @@ SMALL = Node(id="1", name="small", cpus=4, gpus=0)
 LARGE = Node(id="2", name="large", cpus=16, gpus=4)
 
 
-def asking(device: str = "cpu", threads: int | None = None) -> Job:
+def asking(device: str = "cpu", threads: int | None = None, ddp: int = 0) -> Job:
     job = work("m", device).job
-    return replace(job, protocol=replace(job.protocol, threads=threads))
+    return replace(job, protocol=replace(job.protocol, threads=threads, ddp=ddp))
 
 
 @pytest.mark.parametrize(
     ("job", "expected"),
-    [(asking(), (16.0, 0)), (asking(threads=2), (2.0, 0)), (asking("cuda"), (4.0, 1))],
+    [
+        *((asking(), (16.0, 0)), (asking(threads=2), (2.0, 0)), (asking("cuda"), (4.0, 1))),
+        *((asking("cuda", ddp=2), (8.0, 2)), (asking(threads=2, ddp=2), (4.0, 0))),
+    ],
 )
 def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
     assert resources(job, [SMALL, LARGE]) == expected
@@ -209,7 +220,8 @@ def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
     ("job", "nodes", "sentence"),
     [
         (asking("cuda:1"), [LARGE], "--devices: with --executor=ray the cluster chooses the GPU; write cuda"),
-        (asking("cuda"), [SMALL], "--devices: no node of the Ray cluster has a GPU"),
+        (asking("cuda"), [SMALL], "--devices: no node of the Ray cluster has 1 GPU"),
+        (asking("cuda", ddp=8), [LARGE], "--devices: no node of the Ray cluster has 8 GPUs"),
         (asking(threads=8), [SMALL], "--threads: no node of the Ray cluster has 8 cores; the largest has 4"),
         (asking(), [], "--executor=ray: no node of the Ray cluster offers a core"),
     ],
@@ -231,6 +243,7 @@ def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
     def measure_job(job: Job, context: JobContext, path: Path, _: object) -> Iterator[Record]:
         contexts.append(context)
         for candidate in context.candidates:
+            (path.parent / f"parity-{candidate}.csv").write_text("call,tensor\n")
             with path.open("a") as log:
                 log.write("x" * (LONGEST_OUTPUT + 5) if candidate == "b" else "printed\n")
             yield record(Work(job=job, candidates=context.candidates), candidate)
@@ -249,7 +262,7 @@ def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
     assert messages[0]["record"]["environment"] == {"env.CUDA_VISIBLE_DEVICES": "1"}
     assert (messages[0]["cpus"], messages[0]["output"]) == (2.0, "printed\n")
     assert "[5 characters left out]" in messages[1]["output"]
-    assert last == {"output": ""}
+    assert last == {"output": "", "files": dict.fromkeys(("parity-a.csv", "parity-b.csv"), "call,tensor\n")}
     (job_context,) = contexts
     assert job_context.place.logs == {"": "cases/m0/output.log"}
     assert job_context.reproduce(job, ("a",)) == "again a"

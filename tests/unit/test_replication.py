@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import Extras, Job, Protocol, Record, Status
+from harness.schema import Extras, Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine.processes import with_processes
@@ -102,6 +102,26 @@ def test_parity_counts_in_every_process() -> None:
     assert record.status is Status.FAIL_ACCURACY
     assert "fail_accuracy in process 2 of 3" in record.notes
     assert len(known(record.samples).rounds_by_process) == 3
+
+
+def test_a_batch_that_is_halved_in_a_later_process_is_no_pass() -> None:
+    def halved(job: Job, candidate: str, number: int) -> Record:
+        record = make_record(job, candidate)
+        return replace(record, model=replace(known(record.model), batch_size=4 if number == 2 else 8))
+
+    record = Run(3, halved, "a").records["a"]
+    assert (record.status, known(record.failure).kind) == (Status.OOM, "OtherBatch")
+
+
+def test_why_a_later_process_failed_at_its_end_is_kept() -> None:
+    late = Failure(kind="RuntimeError", message="gone", phase="finish")
+
+    def failing(job: Job, candidate: str, number: int) -> Record:
+        record = make_record(job, candidate)
+        return replace(record, status=Status.FAIL_TO_RUN, failure=late) if number == 2 else record
+
+    record = Run(3, failing, "a").records["a"]
+    assert (record.status, record.failure) == (Status.FAIL_TO_RUN, late)
 
 
 @pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])

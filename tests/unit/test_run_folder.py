@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.codec import to_json
-from harness.schema import Record, Status
+from harness.schema import Environment, Extras, Job, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import append_record, read_records
@@ -51,6 +51,9 @@ def test_the_logs_first_line_says_how_to_run_the_job_by_hand(tmp_path: Path) -> 
     assert first.endswith(f"python -m harness.worker --job {log.parent / 'job.json'}")
     assert folder.open_case(make_job()) == log  # a second worker adds to the same log
     assert log.read_text().count("by hand") == 1
+    assert "MALLOC_" in first
+    system = make_job("as it comes", extras=Extras(allocator="system"))
+    assert "MALLOC_" not in folder.open_case(system).read_text()
 
 
 def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_file(tmp_path: Path) -> None:
@@ -196,3 +199,24 @@ def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(
     assert error.startswith("note: ")
     assert error.endswith("every planned result has a record\n")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "words", "sentence"),
+    [
+        (make_job(extras=Extras(compile_runs=2)), "--prepare-ahead=4", "--compile-runs times every"),
+        (make_job(candidates=("inductor[max_autotune=True]",)), "--prepare-ahead=4", "max-autotune measures"),
+        (make_job(device="cuda"), "--prepare-ahead=4", "--prepare-ahead: on an accelerator"),
+        (
+            make_job(environments=(Environment(name="e", python="p", asked="p"),), candidates=("eager@e",)),
+            "--executor=ray",
+            "--envs uses interpreters of this machine",
+        ),
+    ],
+)
+def test_what_goes_on_is_checked_by_its_own_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], job: Job, words: str, sentence: str
+) -> None:
+    RunFolder.create(tmp_path / "run", [job], [])
+    assert main([f"--resume={tmp_path / 'run'}", words]) == 2
+    assert sentence in capsys.readouterr().err

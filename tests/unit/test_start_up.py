@@ -225,9 +225,9 @@ def test_the_table_has_a_row_for_each_form_and_eager_once() -> None:
     first = raced(forms)
     summary = summarize([first, replace(first, candidate="aot_eager")])
     (table,) = start_up_tables(summary)
-    names = [row[1] for row in table.rows]
+    names = [row[2] for row in table.rows]
     assert names == ["eager", "aot_eager, cold", "aot_eager, warm", "inductor, cold", "inductor, warm"]
-    by_name = {row[1]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    by_name = {row[2]: dict(zip(table.header, row, strict=True)) for row in table.rows}
     assert by_name["inductor, cold"]["step 100\ns"].startswith("6.95")
     assert by_name["inductor, warm"]["step 100\ns"] == "-"  # one of its races ended before
     assert by_name["inductor, warm"]["stored\nMB"] == "2.00"

@@ -20,6 +20,7 @@ from runner.plan.jobs import plan
 from runner.plan.sweep import AXIS, points
 from runner.reports import curves_plot, html, markdown, summary_json
 from runner.reports.closing import closing_lines
+from runner.reports.pages.overview import title
 from runner.reports.parts.curves import curve_tables
 from tests.command_line import config_of_words
 from tests.factories import known, make_job, make_record, printed, sampled
@@ -186,6 +187,24 @@ def test_the_last_panel_has_the_step_over_its_peak_memory() -> None:
     assert panel.get_xlabel() == "peak memory, GB (log scale)"
 
 
+def test_eager_has_all_points_also_where_the_first_candidate_failed() -> None:
+    records = swept(candidates=("torchscript", "inductor"))
+    records = [
+        make_record(record.job, record.candidate, status=Status.FAIL_ACCURACY) if place in (0, 2) else record
+        for place, record in enumerate(records)
+    ]
+    panels: Any = curves_plot.draw([summarize(records).curves], ["torchscript", "inductor"]).axes
+    (step,) = [panel for panel in panels if panel.get_ylabel() == "step (ms)"]
+    assert [*step.get_lines()[0].get_xdata()] == [*BATCHES]
+
+
+def test_points_are_no_models_to_count() -> None:
+    assert title(summarize(swept())) == "model, toys"
+    jobs = [job for n in range(15) for job in points(make_job(f"m{n}"), [("batch", BATCHES)])]
+    (line,) = closing_lines(summarize([make_record(job) for job in jobs]))
+    assert "inductor: 90 points: " in line
+
+
 def test_points_are_no_models_to_average() -> None:
     summary = summarize(swept(candidates=("inductor", "aot_eager")))
     assert (summary.groups, summary.ratios) == ((), ())
@@ -215,11 +234,32 @@ def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None
     assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
 
 
+def test_equal_devices_share_the_points_of_a_curve() -> None:
+    records = [
+        replace(record, job=replace(record.job, device=f"cuda:{place % 2}"))
+        for place, record in enumerate(swept())
+    ]
+    facts = {**records[0].environment, "device_name": "NVIDIA L4"}
+    (curve,) = summarize([replace(record, environment=facts) for record in records]).curves
+    assert [*curve.points] == [*BATCHES]
+    assert "cuda" in curve.family
+    summary = summarize([replace(record, environment=facts) for record in records])
+    assert closing_lines(summary)[0].startswith("model training float32 cuda, inductor over batch 1 to 32")
+    assert "toys, training, float32, cuda" in curve_tables(summary)[0].rows[0]
+
+
 def test_a_damaged_point_is_on_no_curve() -> None:
     records = swept()
     damaged = replace(records[0].job.case, point=("batch=0", "x", "batch=many", f"batch={'9' * 5000}"))
     records[0] = replace(records[0], job=replace(records[0].job, case=damaged))
     assert [*summarize(records).curves[0].points] == [*BATCHES[1:]]
+
+
+def test_points_without_times_are_ordinary_results() -> None:
+    records = [replace(record, samples=None) for record in swept()]
+    summary = summarize(records)
+    assert (summary.curves, curves_plot.render(summary)) == ((), {})
+    assert "parity pass" in closing_lines(summary)[0]
 
 
 def test_a_point_alone_is_an_ordinary_result() -> None:

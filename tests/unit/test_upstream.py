@@ -8,11 +8,13 @@ import pytest
 
 from harness.loading.toml_file import read_toml
 from runner.cli.actions import chosen, measure
+from runner.cli.actions import why as why_action
 from runner.cli.main import main
 from runner.cli.parser import flags, given
 from runner.cli.upstream import Theirs, answers, renamed, understood
 from runner.errors import UsageError
 from runner.plan.checks import run_config
+from runner.plan.compilers import COMPILE_MODES
 from runner.plan.config import RunConfig
 from suites.huggingface import entries
 
@@ -146,7 +148,7 @@ COMMANDS = {
     "--suites=timm_models --training --dtypes=float32 --compilers=aot_nvfuser --output-dir=timm_logs": (
         "training float32 aot_ts_mincut timm_logs"
     ),
-    "--suites=timm_models --inference --compilers=inductor --extra-args='-k resnet --disable-cudagraphs'": (
+    "--suites=timm_models --inference --compilers=inductor --extra-args='-k resnet --disable_cudagraphs'": (
         "inference float32 inductor_no_cudagraphs None"
     ),
 }
@@ -168,6 +170,8 @@ def test_a_command_of_upstreams_documents_runs_as_typed(command: str) -> None:
 def test_its_runner_shows_the_folder_of_output_dir_again(line: str) -> None:
     typed, notes = understood(["--suites=torchbench", *line.split(), "--inference"])
     assert (typed, notes) == ({"visualize_logs": "R"}, ())
+    typed, _ = understood(["--no-graphs", *line.split(), "--format=md,csv"])
+    assert typed == {"visualize_logs": "R", "format": ["md,csv"]}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,7 @@ def test_its_runner_shows_the_folder_of_output_dir_again(line: str) -> None:
         ("--training --quantization=int3", "--quantization: there is no value called 'int3'"),
         ("--training --amp-dtype=bfloat16", "--amp-dtype: it belongs to --amp"),
         ("--training --output", "--output: the value is missing; write --output FILE"),
+        ("--training --output=.", "--output: '.' names no file; write --output-dir=."),
         ("--training --extra-args='", '--extra-args: "\'" cannot be split'),
         ("--training --only=path:/m.py,class:Net", "write --model=FILE.py:FUNCTION"),
     ],
@@ -211,3 +216,11 @@ def test_notes_are_printed_and_the_command_is_kept_as_typed(capsys: pytest.Captu
         == "note: --stats: every record counts graphs, calls and breaks; --explain adds the reasons\n"
     )
     assert "MLP_addition" in printed.out
+
+
+def test_the_mode_of_inductor_holds_for_each_of_its_candidates_and_for_why() -> None:
+    typed, _ = understood(["--training", "--inductor-compile-mode=max-autotune", "-dcpu"])
+    (meant,) = why_action.parse({**typed, "why": True})[0].config.compilers
+    assert meant == COMPILE_MODES["max-autotune"]
+    own = {**typed, "compilers": ["inductor[freezing=True],aot_eager"]}
+    assert run_config(own).compilers == (f"{meant}[freezing=True]", "aot_eager")

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.schema import Mode, Record, Scalar, Status
-from runner.runs.why.asking import tuning, winner
+from harness.schema import Job, Mode, Record, Scalar, Status
+from runner.cli.main import main
+from runner.errors import UsageError
+from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why, tuning, winner
 from runner.runs.why.causes import causes
 from runner.runs.why.explain import (
     CAPTURE,
+    NoTimes,
     Proposal,
     State,
     Why,
@@ -248,8 +251,10 @@ def test_the_page_has_the_models_by_cause_and_pictures_of_their_balances() -> No
     explanation = replace(why(10.0), balance=PLANTED["memory format"].balance)
     picture = balance_png(explanation)
     assert known(picture).startswith(b"\x89PNG")
+    record = explanation.plain.record
+    other = replace(explanation.plain, record=replace(record, job=make_job("<b>")))
     text = page(
-        [explanation, replace(explanation, title="<b>")], {explanation.title: known(picture)}
+        [explanation, replace(explanation, title="<b>", plain=other)], {record.job.key: known(picture)}
     ).decode()
     assert "All models, by cause" in text
     assert "&lt;b&gt;" in text
@@ -258,7 +263,7 @@ def test_the_page_has_the_models_by_cause_and_pictures_of_their_balances() -> No
 
 
 def test_tuning_keeps_what_wins_with_parity() -> None:
-    proposed = tuning(make_job())
+    proposed = tuning(make_job(candidates=("inductor",)))
     settings = proposed[0].settings
     times = {with_setting("inductor", setting): 13.0 for setting in settings} | {"inductor": 13.0}
     times |= {with_setting("inductor", settings[0]): 8.0, with_setting("inductor", settings[1]): 9.0}
@@ -266,7 +271,66 @@ def test_tuning_keeps_what_wins_with_parity() -> None:
         "inductor", run(times, failed=(with_setting("inductor", settings[0]),)), proposed, None
     )
     assert known(winner(explanation.attempts)).setting == settings[1]
-    assert "freezing=True" in tuning(make_job(mode=Mode.INFERENCE))[0].settings
+    inference = make_job(mode=Mode.INFERENCE, candidates=("inductor",))
+    assert "freezing=True" in tuning(inference)[0].settings
+    others = (make_job(mode=mode, candidates=("aot_eager",)) for mode in (Mode.TRAINING, Mode.INFERENCE))
+    assert tuning(next(others))[0].settings == ("functorch.activation_memory_budget=0.5",)
+    with pytest.raises(UsageError, match="--tune: aot_eager takes none of the settings that matter"):
+        tuning(next(others))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("ampere_sgemm_128x64_tn", "library products and convolutions"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop>", "library products and convolutions"),
+        ("void at::native::vectorized_elementwise_kernel<4>", "other operators"),
+        ("triton_poi_fused_add_0", "fused kernels"),
+    ],
+)
+def test_on_a_gpu_every_event_is_a_kernel_and_threads_are_no_cause(name: str, line: str) -> None:
+    record = look("triton_poi_fused_add_0", compiled={name: 3.0}, environment={"threads": 4}).record
+    looked = Looked.of(replace(record, job=replace(record.job, device="cuda:0")))
+    assert looked.balance[line][1] >= 3.0
+    assert looked.balance["autograd"] == (0.0, 0.0)
+    assert "threads" not in {proposal.cause for proposal in proposals(looked)}
+
+
+def test_a_look_without_a_trace_of_eager_is_no_error() -> None:
+    assert proposals(replace(PLANTED["a decomposed operator"], eager={})) is not None
+
+
+def test_without_times_together_the_causes_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposed = (*RANDOM, *proposals(PLANTED["stored masks"]))
+    monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: proposed)
+    other = with_setting("inductor", proposed[1].settings[0])
+    parts = {PAIRS: run({REMOVED: 12.0, other: 11.5, "inductor": 13.0}), LOOK: [], TOGETHER: []}
+    parts[LOOK] = [PLANTED["random numbers"].record]
+    said: list[str] = []
+    job = make_job(candidates=("inductor",))
+    explanation = asked_why(job, lambda _, part: parts[part], said.append)
+    assert len(acting(explanation)) == 2
+    assert explanation.together is None
+    assert "together, " in said[-1]
+
+
+def test_a_part_of_the_plan_is_explained_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def without_times(job: Job, *_: object) -> Why:
+        asked.append(job.case.name)
+        raise NoTimes("no times")
+
+    monkeypatch.setattr("runner.runs.why.asking.asked_why", without_times)
+    monkeypatch.setattr("runner.plan.possible.possible_here", lambda _, jobs, **__: jobs)
+    words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", "--total-partitions=2"]
+    parts = []
+    for index in (0, 1):
+        asked.clear()
+        assert main([*words, f"--partition-id={index}", f"--output-dir={tmp_path / str(index)}"]) == 1
+        parts.append({*asked})
+    assert all(parts)
+    assert not parts[0] & parts[1]
 
 
 LOG = """V1124 08:52:48.197000 25015 torch/_inductor/compile_fx.py:1315] {"artifact": {"name": "fx_graph_runnable"}, "x": 0}

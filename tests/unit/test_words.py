@@ -59,6 +59,10 @@ def rewritten(text: str, folder: Path | None = None) -> str:
             "Raise --repeat, or use --processes=auto.",
             "Raise Protocol(repeat=...), or use Protocol(processes=0).",
         ),
+        (
+            "--why tests it, and --tune tries settings.",
+            "result.why() tests it, and the command line's tune tries settings.",
+        ),
         ("Add --isolate or --processes=N.", "Add Protocol(isolate=True) or Protocol(processes=...)."),
         ("See --explain.", "See Extras(explain=True)."),
         (

@@ -162,6 +162,8 @@ def test_the_workers_environment() -> None:
     variables = worker_environment(3, {"PYTHONPATH": "/mine", "MALLOC_TOP_PAD_": "7"})
     assert variables["OMP_NUM_THREADS"] == "3"
     assert variables["PYTHONPATH"].endswith(":/mine")
+    paths = worker_environment(None, {"PYTHONPATH": f"src{os.pathsep}../other"})["PYTHONPATH"]
+    assert paths.split(os.pathsep)[-2:] == [str(Path.cwd() / "src"), str(Path.cwd().parent / "other")]
     assert variables["MALLOC_TOP_PAD_"] == "7"  # what the person set is left alone
     assert "MALLOC_TRIM_THRESHOLD_" in variables
     assert "OMP_NUM_THREADS" not in worker_environment(None, {})

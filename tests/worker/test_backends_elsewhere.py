@@ -13,8 +13,11 @@ from torch.utils import _pytree as pytree
 from harness.backends import backend_of, load_backend, why_unavailable
 from harness.backends.shared.captured import FlatModule, Shape
 from harness.parity.rule import Judgment, judge
+from harness.precision import precision
 from harness.schema import CompilerOptions, Mode
-from tests.worker.planted import Trial, inference, results, trial
+from harness.timing.step import Variant, replica
+from harness.workload import Workload
+from tests.worker.planted import CPU, Trial, inference, results, trial
 
 # torch.export, torchao and ONNX's exporter warn of their own affairs
 pytestmark = [pytest.mark.usefixtures("fresh_compiler"), pytest.mark.filterwarnings("ignore")]
@@ -126,6 +129,20 @@ def test_what_cannot_cross_over_is_refused_and_not_taken_from_an_earlier_run() -
     with pytest.raises(TypeError, match="output has tensors in a Unregistered"):
         Shape().take((torch.ones(1), Unregistered(torch.ones(1))), "output")
     assert len(Shape().take((torch.ones(1), 3, "x", None), "output")) == 1
+
+
+@pytest.mark.parametrize("option", ["dynamic_shapes", "dynamic_batch"])
+@pytest.mark.parametrize("name", ["export", "onnxrt", "openvino"])
+def test_a_step_of_several_batches_is_one_capture(name: str, option: str) -> None:
+    """The first batch of the step is a smaller one, of tensors of its own."""
+    needs(name)
+    work = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),))
+    given: dict[str, Any] = {option: True}
+    program = replica(work, CPU, None, training=False, options=CompilerOptions(**given))
+    variant = Variant(program, precision("float32", "cpu"), CPU)
+    variant.use(load_backend(name)(program).forward)
+    _, output = variant.step()
+    torch.testing.assert_close(output, work.module(*work.args))
 
 
 def test_inputs_of_another_size_are_refused() -> None:

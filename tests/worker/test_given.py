@@ -1,6 +1,7 @@
 """What people give to ``compare()``: compiled modules, modes, losses, inputs, dropout."""
 
 import dataclasses
+import pickle
 import re
 import types
 import warnings
@@ -449,3 +450,30 @@ def test_the_callers_module_and_its_configuration_are_left_alone(tmp_path: Path)
     assert result.records[0].status is Status.PASS
     assert model.config.dropout == 0.25
     assert "dropout (0.25) is 1e-30" in (tmp_path / "run" / "records.jsonl").read_text()
+
+
+def test_modules_of_a_function_may_have_names_of_methods() -> None:
+    keys, values, items = (nn.Linear(8, 8) for _ in range(3))
+    result = compare(
+        lambda x: items(keys(x) + values(x)), torch.randn(4, 8), compilers=["aot_eager"], protocol=CHECK
+    )
+    assert result.records[0].status is Status.PASS
+
+
+def test_a_result_can_be_pickled_and_a_loss_may_have_options() -> None:
+    def loss(output: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return output.square().mean() * scale
+
+    result = compare(
+        nn.Linear(4, 4),
+        torch.randn(2, 4),
+        loss=loss,
+        mode="training",
+        compilers=["aot_eager"],
+        protocol=CHECK,
+    )
+    again = pickle.loads(pickle.dumps(result))  # noqa: S301 - our own
+    assert again.records == result.records
+    assert again.records[0].status is Status.PASS
+    with pytest.raises(UsageError, match="nothing was timed"):
+        again.why()

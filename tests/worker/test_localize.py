@@ -232,3 +232,18 @@ def test_in_reduced_precision_inductor_is_tried_with_the_roundings_of_eager(
     assert (cure in tried) == (dtype == "bfloat16")
     assert where.cure == (cure if cured and dtype == "bfloat16" else "")
     assert (f"{cure} passes" in where_text(where)) == bool(where.cure)
+
+
+@pytest.mark.slow
+def test_parts_without_parameters_are_searched_in_a_step_with_an_optimizer() -> None:
+    asked = job(Mode.TRAINING)
+    asked = replace(asked, protocol=replace(asked.protocol, optimizer="adamw"))
+    where = localize(asked, "planted", build=build, compilers={"planted": backend()})
+    assert (where.module, where.module_class) == ("block.steps.1", "GELU")
+
+
+@pytest.mark.slow
+def test_a_stage_that_is_a_candidate_is_named_as_the_stage() -> None:
+    compilers = {"aot_eager": backend(), "dynamo_eager": right_graph}
+    where = localize(job(Mode.INFERENCE), "aot_eager", build=build, compilers=compilers)
+    assert (where.stage, where.compiler) == ("AOTAutograd", "aot_eager")

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 
 from harness import counters, metrics
 from harness.hardware.instructions import counting
-from harness.metrics import disturbance, explain, observing, trace
+from harness.metrics import call, disturbance, explain, generated, observing, trace
 from harness.schema import BASELINE, Extras
 from harness.worker import environment
 from harness.worker.session import Session
@@ -312,3 +313,25 @@ def test_instructions_grow_where_there_is_a_counter() -> None:
     if first is None or second is None:
         pytest.skip("this machine has no counter of instructions")
     assert second - first > 100_000
+
+
+def test_the_interval_of_a_median_has_95_percent_at_least() -> None:
+    """Of the order statistics k and n - 1 - k: the coverage is 1 - 2 P(B <= k), B binomial."""
+    for n in range(6, 200):
+        _, low, high = call.median([float(value) for value in range(n)])
+        assert low == n - 1 - high
+        assert stats.binom.cdf(low, n, 0.5) <= 0.025 or low == 0
+
+
+def test_guards_below_a_dict_whose_order_counts_are_counted() -> None:
+    def forward(parts: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.stack([value + 1 for value in parts.values()]).sum()
+
+    counts = []
+    for size in (2, 6):
+        torch._dynamo.reset()
+        compiled = torch.compile(forward, backend="eager")
+        compiled({str(n): torch.ones(n + 2)[:2] for n in range(size)})
+        (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(forward)
+        counts.append(generated.cost_of(entry.guard_manager, {})[0])
+    assert counts[1] >= counts[0] + 4

@@ -1,5 +1,6 @@
 """Noisy eager: how large its noise is, and what gets none."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -92,6 +93,14 @@ def test_exact_values_are_left_alone(dtype: torch.dtype) -> None:
         lambda x: x.masked_fill(x > 0, 1.0),
         lambda x: torch.nn.functional.pad(x, (1, 1)),
         lambda x: torch.nn.functional.max_pool2d(x[None], 2)[0],
+        lambda x: x.amax(1),
+        lambda x: x.max(),
+        lambda x: torch.topk(x, 3).values,
+        lambda x: torch.maximum(x, x.flip(0)),
+        torch.nn.functional.relu6,
+        lambda x: x.clone().index_copy_(0, torch.tensor([1]), x[:1]),
+        lambda x: torch.linalg.vector_norm(x, math.inf, dim=1),
+        lambda x: x[0].scatter_reduce(0, torch.tensor([0, 0]), x[1, :2], "amax"),
         lambda x: x.bfloat16(),
         lambda x: x.view(-1)[3:7],
         lambda x: x.expand(2, 8, 8),
@@ -178,6 +187,34 @@ def test_outputs_and_gradients_of_a_step_move_and_weights_do_not(name: str, dtyp
     assert not any("weight" in tensor or "output" in tensor for tensor in still), still
     assert all(tensor.isfinite().all() for tensor in moved.values())
     assert all(map(torch.equal, before, variant.program.module.parameters()))
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [lambda x: x.amax(1), lambda x: x.max(), torch.median, lambda x: torch.linalg.vector_norm(x, math.inf)],
+)
+def test_the_gradient_of_a_chosen_value_is_a_number(choose: Operation) -> None:
+    """It goes where the input equals the result, divided by the number of such places."""
+    x = drawn((8, 8)).float().requires_grad_()
+    with Noise(LOUDNESS, 0):
+        (gradient,) = torch.autograd.grad((choose(x) * 1.1).sum(), x)
+    assert int(gradient.count_nonzero()) == choose(x).numel()
+    assert gradient.abs().sum().item() == pytest.approx(1.1 * choose(x).numel(), rel=1e-5)
+
+
+def test_noise_leads_to_no_infinity_and_beyond_no_bound() -> None:
+    masked = torch.full((4096,), torch.finfo(torch.float32).min)
+    assert noisy(lambda: masked + 1e30).isfinite().all()
+    sure = torch.linspace(15.0, 18.0, 4096)
+    assert float(noisy(lambda: sure.sigmoid()).max()) <= 1.0
+    nn.functional.binary_cross_entropy(noisy(lambda: sure.sigmoid()), torch.ones(4096))
+
+
+def test_all_tensors_of_a_list_have_some() -> None:
+    values = [torch.rand(64) + 0.5 for _ in range(3)]
+    with Noise(LOUDNESS, 0):
+        roots = torch._foreach_sqrt(values)
+    assert not any(torch.equal(root, value.sqrt()) for root, value in zip(roots, values, strict=True))
 
 
 def test_noise_in_the_backward_alone_is_seen() -> None:

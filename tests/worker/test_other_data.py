@@ -1,7 +1,7 @@
 """Faults that no step on the first data can show: stale inputs, baked weights, damage, every n-th call."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from harness.failures import JobFailed
+from harness.parity import data
 from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, placed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Status
@@ -341,3 +342,26 @@ def test_other_tokens_are_tokens_of_the_same_row() -> None:
         other = variant.program.args[0]
         assert not torch.equal(other, tokens)
         assert torch.equal(other.sort(dim=-1).values, tokens.sort(dim=-1).values)
+
+
+def test_weights_are_as_before_where_one_of_them_takes_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = trial("mlp", "float32").variant()
+    before = [p.detach().clone() for p in variant.program.module.parameters()]
+    changes = data._change_weights
+
+    def failing(module: nn.Module) -> Iterator[Callable[[], object]]:
+        yield next(changes(module))
+        raise NotImplementedError("neg_ of this type")
+
+    monkeypatch.setattr(data, "_change_weights", failing)
+    with pytest.raises(NotImplementedError), placed(variant, Data(weights=True)):
+        pass
+    assert all(map(torch.equal, before, variant.program.module.parameters()))
+
+
+def test_a_sparse_input_is_measured() -> None:
+    """As the adjacency of a graph: it has no memory whose bits could be compared."""
+    adjacency = torch.eye(8).to_sparse()
+    work = Workload(module=Of(lambda a, line: line(a @ torch.ones(8, 8)), nn.Linear(8, 4)), args=(adjacency,))
+    status, parity, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
+    assert status is Status.PASS, parity

@@ -433,3 +433,20 @@ def test_two_runs_of_eager_must_have_the_same_bits() -> None:
     for parity, status in (("field", Status.EAGER_TWO_RUNS_DIFFER), ("noise", Status.PASS)):
         session = opened(unsteady, compilers={"planted": with_fault(right)}, parity=parity)
         assert session.prepare("planted")[0] is status
+
+
+def test_the_fields_rule_allows_any_error_where_eager_has_no_finite_value() -> None:
+    exact, eager = torch.tensor([70000.0], dtype=torch.float64), torch.tensor([math.inf], dtype=torch.float16)
+    truth = truth_of({"output": exact}, {"output": eager}, by=rule("field", dtype="float16"))
+    assert judge_one(truth, "output", torch.tensor([65504.0], dtype=torch.float16), 1)[1] == ""
+
+
+def test_the_fields_limit_in_a_record_is_absolute() -> None:
+    exact = 50.0 * drawn(4096)
+    eager = exact.float()
+    given = eager + 0.21 * drawn(4096, 1).float()
+    truth = truth_of({"output": exact}, {"output": eager}, by=rule("field"))
+    judgment, why = judge_one(truth, "output", given, 1)
+    error = judgment.as_error(truth, why)
+    assert why.endswith(f"above the limit {error.allowed:.3g}")
+    assert error.allowed < error.candidate_rmse < 0.22

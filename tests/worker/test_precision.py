@@ -172,6 +172,8 @@ def test_tf32_is_switched_in_steps_only_where_variants_differ() -> None:
         bench.settle()
         variants = [bench.variant(bench.baseline_precision), bench.variant()]
         switched.append({variant.step.__name__ == "switched" for variant in variants})
+        laps = [variant.step_with(lambda: None).__name__ == "switched" for variant in variants]
+        assert {*laps} == switched[-1]
         seen = []
         for variant in variants:
             variant.step()

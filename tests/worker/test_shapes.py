@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.factories import known, make_job
 from tests.worker.planted import CPU, Of, failing, silent
 
 
-def session(stream: str, strategy: str, wrong: int = 0) -> Session:
+def session(stream: str, strategy: str, wrong: int = 0, *, accuracy: bool = True) -> Session:
     """``wrong``: a batch at which compiled code computes something else."""
     torch._dynamo.reset()
 
@@ -33,7 +34,7 @@ def session(stream: str, strategy: str, wrong: int = 0) -> Session:
     job = make_job(
         mode=Mode.INFERENCE,
         candidates=("dynamo_eager",),
-        protocol=Protocol(performance=False, start=strategy, threads=1),
+        protocol=Protocol(accuracy=accuracy, performance=False, start=strategy, threads=1),
         options=CompilerOptions(strategy=strategy),
         extras=Extras(shapes=stream),
     )
@@ -67,6 +68,13 @@ def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
 def test_dynamic_shapes_compile_once_or_twice(strategy: str, compiled: tuple[int, ...]) -> None:
     done = streamed(session("batch=3,4,5,6,7", strategy))
     assert (done.compiled, done.eager) == (compiled, ())
+
+
+def test_a_stream_runs_without_the_check_of_parity() -> None:
+    worker = session("batch=3,4,3", "static", accuracy=False)
+    worker.prepare("dynamo_eager")
+    assert known(known(worker.stream).done).compiled == (0, 1)
+    assert len(worker.first_calls_s["dynamo_eager"]) == 3
 
 
 @pytest.mark.slow
@@ -111,6 +119,12 @@ def test_the_models_own_batch_comes_last(training: bool) -> None:
     _, output = subject.step()
     assert subject.program.module.batches == [4, 6, 8]
     assert len(output) == 8
+
+
+def test_a_step_of_generation_has_its_own_batch_alone() -> None:
+    program = variant(8, DYNAMIC, training=False).program
+    drive: Any = object()
+    assert batches(replace(program, drive=drive)) == (8,)
 
 
 def test_gradients_are_those_of_the_models_own_batch() -> None:

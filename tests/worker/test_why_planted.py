@@ -198,7 +198,7 @@ def test_a_control_has_no_explained_cause(toy: Toy) -> None:
 def test_the_result_of_compare_explains_itself() -> None:
     inputs, few = torch.randn(256, 256), Protocol(repeat=10, threads=1)
     model = Of(longer, nn.Linear(256, 256))
-    result = compare(model, inputs, mode="inference", compilers=["aot_eager"], protocol=few)
+    result = compare(model, inputs, mode="inference", compilers=["eager", "aot_eager"], protocol=few)
     explanation = result.why()
     assert [cause.proposal.cause for cause in explanation.why.explained] == [CAPTURE]
     assert "Explained: capture." in str(explanation)
