@@ -42,10 +42,10 @@ INDUCTOR := $(INDUCTOR),lcnet_050,ghostnet_100,levit_128,mixer_b16_224,mobilenet
 INDUCTOR := $(INDUCTOR),vit_base_patch16_224,swin_base_patch4_window7_224,convnextv2_nano,eva02_tiny_patch14_224,hiera_tiny_224
 INDUCTOR := $(INDUCTOR),mobilenetv4_conv_small,starnet_s1,mambaout_tiny
 smoke-inductor: $(STAMP)
-	for mode in training inference; do \
+	code=0; for mode in training inference; do \
 		$(RUN) runner.py --suites=huggingface,timm_models --$$mode --accuracy --scale=small --devices=cpu \
-			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode; \
-	done
+			--compilers=inductor --threads=1 --only=$(INDUCTOR) --output-dir=$(SMOKE)-inductor-$$mode || code=$$?; \
+	done; exit $$code
 
 # 40 whole models with all CPUs as threads, in four parts of ten models (results/headline-whole-cpu), and every curated
 # model at small scale with one thread (results/headline-cpu: 13 hours; taskset -c 0 make small). Ctrl-C ends a sitting;
