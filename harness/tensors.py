@@ -20,7 +20,7 @@ NO_RESULTS = (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """``value`` with every tensor replaced by ``change(tensor)``.
 
-    Looks into tuples, lists, mappings (which come back as dicts) and dataclasses.
+    Looks into tuples, lists, dataclasses, and mappings: they come back as dicts, transformers' outputs as such.
     """
     if isinstance(value, torch.Tensor):
         return change(value)
@@ -33,7 +33,7 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
         return type(value)(map_tensors(item, change) for item in value)
     if isinstance(value, Mapping):
         changed = {key: map_tensors(item, change) for key, item in value.items()}
-        of_transformers = dataclasses.is_dataclass(value)
+        of_transformers = isinstance(value, dict) and dataclasses.is_dataclass(value)
         return type(value)(**changed) if of_transformers else changed
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         copied = copy.copy(value)

@@ -161,7 +161,7 @@ def _records(
     place: AbstractContextManager[str] = (
         tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
     )
-    with place as path, shown(progress) as view, surroundings:
+    with surroundings, place as path, shown(progress) as view:  # a second thread waits first
         folder = new_folder(path, job)
         log = folder.open_case(job)
         records = []

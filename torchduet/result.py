@@ -123,7 +123,7 @@ class Result:
         return "\n".join(_lines(self))
 
     def why(self, compiler: str | None = None) -> Explanation:
-        """Why this compiler (default: the slowest) is slower or faster than eager: ``docs/WHY.md``.
+        """Why this compiler (default: the slowest with settings) is slower or faster: ``docs/WHY.md``.
 
         Compiles the model up to six times more. Raises ``runner.errors.UsageError`` if the compiler has no
         times or no settings to test.
@@ -131,7 +131,7 @@ class Result:
         timed = [comparison for comparison in self.comparisons if comparison.speedup is not None]
         if not timed:
             raise UsageError("why: nothing was timed, so there is nothing to explain")
-        able = [c for c in timed if compiler_of(c.record.candidate) != "eager"] or timed
+        able = [c for c in timed if _has_settings(c.record, isolated=self.isolated)] or timed
         slowest = min(able, key=lambda comparison: comparison.speedup or 0.0)
         comparison = self[compiler] if compiler else slowest
         if comparison not in timed:
@@ -257,11 +257,17 @@ def explained(
     name = record.candidate
     if again is None:
         raise UsageError("why: this result cannot be measured again; use the result of compare()")
-    known = isolated or compiler_of(name) in (*backend_names(), *registered())
-    if compiler_of(name) == "eager" or name in record.job.own_compilers or not known:
+    if not _has_settings(record, isolated=isolated):
         raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
     job = replace(record.job, candidates=(name,))
     try:
         return Explanation(why=asked_why(job, lambda asked, _: again(asked), lambda _: None))
     except NoTimes as error:
         raise UsageError(f"why: {error}") from None
+
+
+def _has_settings(record: Record, *, isolated: bool) -> bool:
+    """Whether settings of the candidate can be tested."""
+    name = record.candidate
+    known = isolated or compiler_of(name) in (*backend_names(), *registered())
+    return known and compiler_of(name) != "eager" and name not in record.job.own_compilers

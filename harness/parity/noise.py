@@ -87,7 +87,7 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
                 for tensor in value if isinstance(value, list) else [value]:
                     if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
                         self._disturb(tensor)
-            if name in BOUNDED:
+            if name in BOUNDED and result.dtype in LAST_BITS and result.layout is torch.strided:
                 result.clamp_(-1.0, 1.0)
         if mean is not None:
             _follow(name, args[WEIGHTS[name]], result, mean)

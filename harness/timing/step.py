@@ -443,7 +443,8 @@ class Variant:
         tensors += [state for _, state in self._update.state()] if self._update is not None else []
         own = self.program.args, self.program.kwargs, self.program.target
         tensors += [t for _, t in named_tensors(own, "given")]
-        plain = [part.untyped_storage() for tensor in tensors for _, part in inner_tensors("", tensor)]
+        parts = [part for tensor in tensors for _, part in inner_tensors("", tensor)]
+        plain = [part.untyped_storage() for part in parts if part.layout is torch.strided]
         return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
 
 

@@ -62,11 +62,14 @@ class Workbench:
         protocol = self._job.protocol
         return make(program, used, self.device, switches=switches, exact=exact, protocol=protocol)
 
-    def settle(self) -> bool:
-        """Sets the TF32 that all variants share. Returns whether the model's code had changed it."""
+    def settle(self, *, stepped: bool = True) -> bool:
+        """Sets the TF32 that all variants share. Returns whether the model's code had changed it.
+
+        ``stepped``: variants have run, whose steps change it where eager has another TF32.
+        """
         tf32 = self.precision.tf32 and self.baseline_precision.tf32
-        same = self.precision.tf32 == self.baseline_precision.tf32  # else the variants' own steps change it
-        return settle(self.device, tf32=tf32) and same
+        same = self.precision.tf32 == self.baseline_precision.tf32
+        return settle(self.device, tf32=tf32) and (same or not stepped)
 
     def tidy(self) -> None:
         """Gives the memory of dropped variants back to the device. Keeps the CPU's, which steps use again.

@@ -83,7 +83,7 @@ class Opening:
             if imported is not None:
                 self.imported, workload = between.imported(imported, workload)
         self.bench = self._make_bench(self._job, self._device, workload)
-        self._settle("while it is built")
+        self._settle("while it is built", stepped=False)
         set_threads(self._job.protocol.threads)
         # the candidate's first step is the first of a process that races or has a stream of shapes
         if StartUp(self._job.protocol).races or self._job.options.strategy:
@@ -112,9 +112,9 @@ class Opening:
         said = (*said, *remarks_on_process(self._device))
         return facts_of(program, said, tuple(self._drawn))
 
-    def _settle(self, when: str) -> None:
+    def _settle(self, when: str, *, stepped: bool = True) -> None:
         """Restores the settings of TF32 that the precision means, with a remark if they were changed."""
-        if self.bench.settle():
+        if self.bench.settle(stepped=stepped):
             changed = f"the model's code changes torch's precision of float32 products {when}: restored"
             self._remarks = (*self._remarks, changed)
 

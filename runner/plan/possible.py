@@ -34,7 +34,8 @@ def check_machine(jobs: Sequence[Job]) -> None:
     """``UsageError`` if this machine lacks the CPUs, the devices or a user's file of a run that goes on."""
     for threads in {job.protocol.threads for job in jobs}:
         check_threads(threads)
-    ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in jobs)
+    ours = [job for job in jobs if not job.environments]  # an environment's torch answers for its devices
+    ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
     check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)))
     check_jobs(jobs)
 

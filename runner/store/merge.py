@@ -21,6 +21,7 @@ from runner.store.run_folder import RUN, RunFolder, jobs_in, read_run_json
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
 MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable")
 DEVICE_FACTS = ("device_name", "cudnn")
+OF_MACHINE = ("cpu", "cpu_count", "cpus_usable", "device_name")  # the same in every environment
 
 Result = tuple[str, str]
 """Identifies a result: the job's key and the candidate."""
@@ -225,8 +226,9 @@ def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
     for record in source.content.records:
         facts, job = record.environment, record.job
         where = f" of environment {record.env}" if record.env else ""
-        yield from ((f"{name}{where}", facts[name]) for name in MACHINE_FACTS if name in facts)
-        yield from ((f"{name} of {job.device}{where}", facts[name]) for name in DEVICE_FACTS if name in facts)
+        for name in (name for name in (*MACHINE_FACTS, *DEVICE_FACTS) if name in facts):
+            device = f" of {job.device}" if name in DEVICE_FACTS else ""
+            yield f"{name}{device}{'' if name in OF_MACHINE else where}", facts[name]
         if "python" in facts:
             yield f"python{where}", ".".join(str(facts["python"]).split(".")[:2])
         if "threads" in facts and job.protocol.threads is None:

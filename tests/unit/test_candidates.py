@@ -137,3 +137,14 @@ def test_wilsons_interval() -> None:
     assert wilson(10, 10)[1] == pytest.approx(1.0)
     with pytest.raises(ValueError, match="record"):
         wilson(0, 0)
+
+
+def test_sessions_that_follow_each_other_share_no_round_although_both_count_from_0() -> None:
+    first, second = (
+        replace(record, samples=replace(known(record.samples), round_index=tuple(range(40))))
+        for record in together("a", {"inductor": 0.5, "torchscript": 1.0})
+    )
+    later = known(second.samples)
+    later = replace(later, baseline_s=tuple(seconds * 1.01 for seconds in later.baseline_s))
+    assert len(summarize([first, second]).pairs) == 1
+    assert summarize([first, replace(second, samples=later)]).pairs == ()

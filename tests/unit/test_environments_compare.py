@@ -183,3 +183,21 @@ def test_a_slower_environment_and_a_moved_control_are_found() -> None:
     moved = replace(make_record(job, "eager@old", speedup=1.2, jitter=0.001), env="old")
     titles = [finding.title for finding in summarize([moved]).warnings]
     assert "The A/A control between processes moved" in titles
+
+
+def test_two_environments_are_paired_also_where_the_reference_failed() -> None:
+    left = [
+        replace(r, samples=replace(known(r.samples), reference_s=(), reference_position=()))
+        for r in records()
+        if r.env == "new" and r.samples is not None
+    ]
+    other = [replace(r, env="old", candidate=r.candidate.replace("new", "old")) for r in left]
+    slower = [
+        replace(
+            r, samples=replace(known(r.samples), baseline_s=tuple(s * 2 for s in known(r.samples).baseline_s))
+        )
+        for r in other
+    ]
+    compiled = [r for r in (*left, *slower) if r.candidate.startswith("inductor")]
+    (pair,) = summarize(compiled).pairs
+    assert pair.n == len(known(compiled[0].samples))

@@ -78,7 +78,8 @@ def _estimate(first: Record, second: Record) -> PairedEstimate | None:
     """
     if first.samples is None or second.samples is None:
         return None
-    before, after = rounds_of(second.samples), rounds_of(first.samples)
+    apart = first.env != second.env
+    before, after = (rounds_of(side, apart=apart) for side in (second.samples, first.samples))
     shared, by_process = timed_in_both(before, after)
     if len(shared) < FEWEST:
         return None
@@ -97,14 +98,18 @@ def timed_in_both(before: Iterable[Key], after: Container[Key]) -> tuple[list[Ke
     return shared, tuple(counts[number] for number in sorted(counts)) if len(counts) > 1 else ()
 
 
-def rounds_of(samples: Samples) -> Mapping[Round, float]:
+def rounds_of(samples: Samples, *, apart: bool = False) -> Mapping[Round, float]:
     """The candidate's times."""
-    return dict(zip(keys_of(samples), samples.candidate_s, strict=False))
+    return dict(zip(keys_of(samples, apart=apart), samples.candidate_s, strict=False))
 
 
-def keys_of(samples: Samples) -> list[Round]:
-    """Candidates of one session share eager's time of a round; with environments, the reference's."""
-    eager = samples.reference_s if len(samples.reference_s) == len(samples) else samples.baseline_s
+def keys_of(samples: Samples, *, apart: bool = False) -> list[Round]:
+    """Candidates of one session share eager's time of a round; with environments, the reference's.
+
+    ``apart``: of two environments, which share no eager if the reference has failed.
+    """
+    own = (0.0,) * len(samples) if apart else samples.baseline_s
+    eager = samples.reference_s if len(samples.reference_s) == len(samples) else own
     numbers = samples.round_index or samples.baseline_s
     return list(zip(samples.process_of_round, numbers, eager, strict=False))
 

@@ -138,12 +138,12 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     jobs = folder.jobs()
     for job in jobs:
         check_where(request.where, config_of(job, job.candidates))
-    if request.where.executor == "local" and not any(job.environments for job in jobs):
-        check_machine(jobs)  # a failure for lack of a device would count as measured
     if any(job.environments for job in jobs):
         from runner.plan.environments.prepare import check_still_there
 
         check_still_there(jobs)
+    if request.where.executor == "local":
+        check_machine(jobs)  # a failure for lack of a device would count as measured
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
 

@@ -60,7 +60,7 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from runner.plan.possible import possible_here
     from runner.reports.parts.grid import grid_of, say
     from runner.runs.why.asking import asked_why, tuned, tuning, winner
-    from runner.runs.why.explain import NoTimes
+    from runner.runs.why.explain import NoTimes, with_setting
     from runner.runs.why.handover import TRACE, hand_over
     from runner.runs.why.page import balance_png, page
     from runner.runs.why.words import as_json, markdown, overview, show
@@ -71,8 +71,9 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     jobs = possible_here(config, our_part(config.partition, plan(config)), skip=False)
     if not jobs:
         return OK
-    for job in () if asks_why else jobs:
-        tuning(job)  # without settings: said before anything is measured
+    if not asks_why:  # a compiler that takes no settings is refused before anything is measured
+        tried = [(job, with_setting(job.candidates[0], tuning(job)[0].settings[0])) for job in jobs]
+        possible_here(config, tuple(replace(job, candidates=(name,)) for job, name in tried), skip=False)
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
     whys = []
     for job in jobs:

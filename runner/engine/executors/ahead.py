@@ -69,8 +69,9 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
     threads = _threads(here, cpus)
     if ahead < 2 or not here or ahead * threads <= cpus:
         return ""
-    fewer = cpus // ahead
-    instead = f"--threads={fewer}" if fewer else f"--prepare-ahead={cpus}"
+    ranks = max(max(1, job.protocol.ddp) for job in here)
+    fewer = cpus // (ahead * ranks)  # of each rank
+    instead = f"--threads={fewer}" if fewer else f"--prepare-ahead={max(1, cpus // ranks)}"
     return (
         f"{ahead} jobs that prepare side by side have {threads} threads each on {cpus} CPUs: their steps "
         f"wait for each other, and may take twenty times as long as alone; {instead} prevents this"

@@ -240,7 +240,7 @@ def _by_round(result: Result) -> Mapping[Round, tuple[float, float]]:
     if samples is None or len(samples.round_index) != len(samples):
         return {}
     times = zip(samples.baseline_s, samples.candidate_s, strict=True)
-    return dict(zip(keys_of(samples), times, strict=True))
+    return dict(zip(keys_of(samples, apart=True), times, strict=True))
 
 
 def _ratio(before: float | None, after: float | None) -> float | None:

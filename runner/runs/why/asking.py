@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.backends import backend_of
 from harness.backends.settings.candidates import compiler_of
 from harness.schema import Job, Mode, Record
 from runner.errors import UsageError
@@ -90,7 +89,7 @@ def tuning(job: Job) -> tuple[Proposal, ...]:
     chosen += ["functorch.activation_memory_budget=0.5"] if training else ["freezing=True"]
     if "inductor" not in job.candidates[0]:
         chosen = [setting for setting in chosen if setting.startswith(OF_DYNAMO)]
-    if not chosen or not backend_of(compiler_of(job.candidates[0])).settings:
+    if not chosen:
         raise UsageError(f"--tune: {job.candidates[0]} takes none of the settings that matter")
     return (Proposal(cause="a setting", sentence="", evidence="--tune", settings=tuple(chosen)),)
 
