@@ -20,7 +20,7 @@ NO_RESULTS = (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """``value`` with every tensor replaced by ``change(tensor)``.
 
-    Looks into tuples, lists, dataclasses, and mappings: they come back as dicts, transformers' outputs as such.
+    Looks into tuples, lists, dataclasses, and mappings, which come back as dicts or transformers' outputs.
     """
     if isinstance(value, torch.Tensor):
         return change(value)
