@@ -22,6 +22,7 @@ def test_jobs_that_prepare_side_by_side_have_the_records_that_they_have_alone(tm
     assert statuses(beside) == statuses(alone)
     assert len(statuses(beside)) > 4
     timed = [r for r in records(beside) if r["samples"] is not None]
-    assert all(r["metrics"]["prepared_beside"] == 1 for r in timed)
+    # on a busy machine, a job may be prepared before the other has begun
+    assert {1} <= {r["metrics"].get("prepared_beside") for r in timed} <= {1, None}
     assert all(r["metrics"]["compile_cpu_s"] > 0 for r in timed if r["candidate"] == "aot_eager")
     assert not any("prepared_beside" in r["metrics"] for r in records(alone))
