@@ -89,7 +89,7 @@ class Checks:
         """Runs fp64 and noisy eager. ``first`` and ``second``: eager from the same state."""
         if not any(family_of(name) == "value" for name in first):
             raise ValueError("there is no tensor in the output to compare")
-        self._exact = self._in_fp64(FIRST_DATA, lambda: self.bench.variant(exact=True))
+        self._exact = self._in_fp64(FIRST_DATA, partial(self.bench.variant, exact=True))
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
         self.truth = self.expected.truths[0]
@@ -103,12 +103,16 @@ class Checks:
     def other(self, *, weights: bool) -> Expected | str:
         """The calls on other data (without other ``weights``: made when asked), or why there are none."""
         if weights not in self._others:
-            known = self.truth.exact is not None and not self._exact_is_slow
-            in_fp64 = partial(self.bench.variant, exact=True)
-            self._exact = self._in_fp64(Data(weights=weights, inputs=True), in_fp64) if known else None
+            self._exact = self._exact_on(Data(weights=weights, inputs=True))
             self._others[weights] = self._expect_on(self.bench.variant(), weights=weights)
             self._exact = None
         return self._others[weights]
+
+    def _exact_on(self, data: Data) -> Variant | None:
+        """The model in fp64, for further data; None if the first data has no fp64 result, or it is slow."""
+        if self.truth.exact is None or self._exact_is_slow:
+            return None
+        return self._in_fp64(data, partial(self.bench.variant, exact=True))
 
     def _expect_on(self, eager: Variant, *, weights: bool) -> Expected | str:
         if self._first_data_only:
@@ -265,9 +269,7 @@ class Checks:
         ``constant``: the candidate's weights are constants.
         """
         if self._pair is None:
-            known = self.truth.exact is not None and not self._exact_is_slow
-            in_fp64 = partial(self.bench.variant, exact=True)
-            self._pair = self.bench.variant(), self._in_fp64(expected.data, in_fp64) if known else None
+            self._pair = self.bench.variant(), self._exact_on(expected.data)
         eager, exact = self._pair
         for number in range(1, NEIGHBORS + 1):
             data = replace(expected.data, neighbor=number, constant=constant)

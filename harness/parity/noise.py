@@ -29,7 +29,7 @@ LAST_BITS = {
     torch.float16: (torch.int16, 0x3F),
 }
 """Type -> an integer of its size, and last bits of its fraction: where all are zero, a result is exact."""
-COPIES = frozenset((
+UNROUNDED = frozenset((
     *("clone", "copy_", "_to_copy", "cat", "stack", "index", "index_select", "gather", "embedding", "where"),
     *("masked_fill", "masked_fill_", "constant_pad_nd", "roll", "flip", "repeat", "fill_", "zero_", "relu"),
     *("relu_", "neg", "abs", "max_pool2d_with_indices", "select_backward", "slice_backward", "empty_like"),
@@ -48,8 +48,8 @@ BY_ARGUMENT = frozenset((
     *("scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_", "segment_reduce", "norm", "dist"),
     *("linalg_vector_norm", "_cdist_forward", "_pdist_forward"),
 ))  # fmt: skip
+"""Operations that choose a maximum, and so round nothing, if one of ``EXTREMES`` is an argument."""
 EXTREMES = ("amax", "amin", "max", "min", math.inf, -math.inf)
-"""Operations that choose a maximum if one of these is an argument."""
 BOUNDED = frozenset(("sigmoid", "sigmoid_", "_softmax", "tanh", "tanh_"))
 """Operations whose results no rounding leads beyond 1, which a loss or a distribution may check."""
 LAYERS, GROUPS = "native_layer_norm", "native_group_norm"
@@ -80,7 +80,7 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         mean = _mean_of(name, result)
-        if name not in COPIES and not (name in BY_ARGUMENT and any(arg in EXTREMES for arg in _plain(args))):
+        if not _rounds_nothing(name, args):
             results = result if isinstance(result, tuple) else (result,)
             for value, returned in zip(results, func._schema.returns, strict=False):  # noqa: SLF001
                 alias = returned.alias_info
@@ -116,8 +116,10 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         return self._pools[key]
 
 
-def _plain(args: tuple[Any, ...]) -> list[Any]:
-    return [arg for arg in args if isinstance(arg, (str, float))]
+def _rounds_nothing(name: str, args: tuple[Any, ...]) -> bool:
+    if name not in BY_ARGUMENT:
+        return name in UNROUNDED
+    return any(arg in EXTREMES for arg in args if isinstance(arg, (str, float)))
 
 
 def _mean_of(name: str, result: Any) -> torch.Tensor | None:

@@ -94,9 +94,7 @@ def _comparison(
         derived[LATENCY] = center(times)
     across = is_eager_of(record)  # eager of another process
     limits = Limits.of(record.job.protocol)
-    # without a q, for a candidate that failed, its own p decides about the verdict in brackets
-    decisive = q_value if q_value is not None or estimate is None else estimate.p_value
-    word, opened = judgment(estimate, decisive, limits, across=across)
+    word, opened = judgment(estimate, q_value, limits, across=across)
     return Comparison(
         record=record,
         compiler=compiler_label(record),

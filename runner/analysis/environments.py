@@ -67,8 +67,7 @@ def _estimate(record: Record) -> PairedEstimate | None:
 def _across(record: Record, estimate: PairedEstimate | None, q_value: float | None) -> AcrossEnvironments:
     compiler, environment = split_candidate(record.job, record.candidate)
     parity = record.env_parity
-    decisive = q_value if q_value is not None or estimate is None else estimate.p_value  # as in derive
-    word, opened = judgment(estimate, decisive, Limits.of(record.job.protocol), across=True)
+    word, opened = judgment(estimate, q_value, Limits.of(record.job.protocol), across=True)
     same = None if parity is None else not parity.failed
     return AcrossEnvironments(
         record=record,

@@ -20,11 +20,8 @@ from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wr
 
 def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tuple[Job, ...]:
     """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run."""
-    for job in jobs:
-        check_threads(job.protocol.threads)
+    _check_hardware(jobs)
     if not config.environments:
-        ranks = range(config.protocol.ddp)
-        check_devices([f"{device}:{n}" for device in config.devices for n in ranks] or config.devices)
         jobs = with_availability(jobs, asking_for(jobs), skip=skip)
     check_jobs(jobs)
     return jobs
@@ -32,12 +29,17 @@ def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tu
 
 def check_machine(jobs: Sequence[Job]) -> None:
     """``UsageError`` if this machine lacks the CPUs, the devices or a user's file of a run that goes on."""
+    _check_hardware(jobs)
+    check_jobs(jobs)
+
+
+def _check_hardware(jobs: Sequence[Job]) -> None:
+    """``UsageError`` if this machine lacks the CPUs or the devices of a job."""
     for threads in {job.protocol.threads for job in jobs}:
         check_threads(threads)
     ours = [job for job in jobs if not job.environments]  # an environment's torch answers for its devices
     ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
     check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)))
-    check_jobs(jobs)
 
 
 def check_threads(threads: int | None, flag: str = "--threads") -> None:

@@ -226,9 +226,10 @@ def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
     for record in source.content.records:
         facts, job = record.environment, record.job
         where = f" of environment {record.env}" if record.env else ""
-        for name in (name for name in (*MACHINE_FACTS, *DEVICE_FACTS) if name in facts):
-            device = f" of {job.device}" if name in DEVICE_FACTS else ""
-            yield f"{name}{device}{'' if name in OF_MACHINE else where}", facts[name]
+        for name in (*MACHINE_FACTS, *DEVICE_FACTS):
+            if name in facts:
+                device = f" of {job.device}" if name in DEVICE_FACTS else ""
+                yield f"{name}{device}{'' if name in OF_MACHINE else where}", facts[name]
         if "python" in facts:
             yield f"python{where}", ".".join(str(facts["python"]).split(".")[:2])
         if "threads" in facts and job.protocol.threads is None:

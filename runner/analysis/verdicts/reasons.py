@@ -30,6 +30,8 @@ def judgment(
 
     ``across``: the sides are in processes of their own. The verdict is then open below ``LEAST_ACROSS``.
     """
+    if q_value is None and estimate is not None:
+        q_value = estimate.p_value  # of a candidate that failed: it has no q, and its verdict is in brackets
     few = across and estimate is not None and estimate.processes < LEAST_ACROSS
     word = Verdict.INCONCLUSIVE if few else verdict(estimate, q_value, limits)
     if estimate is None or word not in OPEN:
