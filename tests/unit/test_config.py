@@ -138,6 +138,7 @@ BAD = [
     ("--why --training --compilers=inductor,aot_eager", "--why explains one compiler"),
     ("--why --training --compilers=eager", "--why: eager has no settings to test"),
     ("--tune --training --accuracy", "--tune needs times"),
+    ("--why --training --isolate", "--why compares settings in the same rounds of a process; leave"),
     ("--why --tune --training", "exclude each other"),
     ("--why --training --compilers=inductr", "did you mean inductor"),
     (

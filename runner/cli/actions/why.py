@@ -47,6 +47,8 @@ def parse(given: Given) -> tuple[MeasureRequest, bool]:
         raise UsageError(
             f"{action} measures in one environment of this machine; leave --envs and --executor out"
         )
+    if config.protocol.isolate:
+        raise UsageError(f"{action} compares settings in the same rounds of a process; leave --isolate out")
     if not config.protocol.performance:
         raise UsageError(f"{action} needs times; leave --accuracy out")
     return replace(request, config=replace(config, compilers=named)), WHY.key in given
