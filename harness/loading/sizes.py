@@ -64,13 +64,14 @@ def batch_of(program: Program) -> int | None:
 def facts_of(program: Program, remarks: tuple[str, ...] = (), generators: tuple[str, ...] = ()) -> ModelFacts:
     """A shared parameter is counted once."""
     parameters = list(program.module.parameters())
+    tensors = (tensor for parameter in parameters for _, tensor in inner_tensors("", parameter))
     shapes = [
         f"{name}: {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
         for name, tensor in named_tensors((program.args, program.kwargs), "input")
     ]
     return ModelFacts(
         parameters=sum(p.numel() for p in parameters),
-        parameter_bytes=sum(t.nbytes for p in parameters for _, t in inner_tensors("", p)),
+        parameter_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
         input_shapes=tuple(shapes),
         batch_size=batch_of(program),
         remarks=remarks,

@@ -52,6 +52,15 @@ def failed(work: Callable[[], Any]) -> JobFailed:
 # -- the whole of it -----------------------------------------------------------------------
 
 
+def test_a_model_is_measured_without_what_torch_2_0_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(tensor: torch.Tensor) -> int:
+        raise AttributeError("'Parameter' object has no attribute 'nbytes'")
+
+    monkeypatch.setattr(torch.Tensor, "nbytes", property(missing))
+    model, _ = Session(job("norm", Mode.INFERENCE), [].append).open()
+    assert model.parameter_bytes == 4 * model.parameters
+
+
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.series
 def test_a_session_from_open_to_finish(mode: Mode) -> None:
