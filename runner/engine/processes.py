@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from harness.metrics import of_compiling
@@ -46,7 +45,7 @@ from harness.shapes.sizes import STRATEGIES
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged
-from runner.analysis.verdicts.family import assumed_of
+from runner.analysis.verdicts.family import assumed_of, has_faults
 from runner.engine import Pause
 from runner.engine.stopping import more_processes
 from runner.plan.allocators import BOTH, SYSTEM
@@ -55,8 +54,6 @@ from runner.plan.environments.plan import EAGER, split_candidate
 Steps = Iterator[Record | Pause]
 Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
 """Measures these candidates of a job in a fresh process."""
-
-FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time
 
 
 def with_processes(
@@ -132,14 +129,9 @@ def _with_system(job: Job, steps: Steps, measure: Measure, stop: Callable[[], bo
         known = {name: samples for name, samples in measured.items() if samples is not None}
         for name, samples in known.items():
             parts[name].append(samples)
-        going = tuple(name for name in known if number < 1 or any(map(_faults, parts[name])))
+        going = tuple(name for name in known if number < 1 or any(map(has_faults, parts[name])))
     for name, record in timed.items():
         yield replace(record, system_samples=joined_samples(parts[name]) if parts[name] else None)
-
-
-def _faults(samples: Samples) -> bool:
-    sides = (samples.baseline_minor_faults, samples.candidate_minor_faults)
-    return any(median(side) >= FAULTS for side in sides if side)
 
 
 def _another(protocol: Protocol, records: Sequence[Record]) -> bool:

@@ -156,6 +156,23 @@ def test_equal_devices_share_the_variance_between_their_processes() -> None:
     assert intervals[0] == intervals[1]
 
 
+def test_models_with_page_faults_do_not_widen_the_intervals_of_others() -> None:
+    rng = np.random.default_rng(6)
+    quiet, varying = (
+        [in_processes(rng, tau, "inductor", Mode.INFERENCE) for _ in range(MODELS)] for tau in (0.002, 0.08)
+    )
+
+    def with_faults(record: Record, faults: float) -> Record:
+        samples = known(record.samples)
+        column = (faults,) * len(samples.baseline_s)
+        return replace(record, samples=replace(samples, baseline_minor_faults=column))
+
+    alone = [known(estimate).interval for estimate in estimates_of(quiet)]
+    for faults in (500.0, 0.0):
+        both = estimates_of([*quiet, *(with_faults(record, faults) for record in varying)])
+        assert ([known(estimate).interval for estimate in both[:MODELS]] == alone) is (faults > 0)
+
+
 # -- tau of a machine --------------------------------------------------------------------------
 
 

@@ -57,7 +57,8 @@ def test_a_model_is_measured_without_what_torch_2_0_lacks(monkeypatch: pytest.Mo
         raise AttributeError("'Parameter' object has no attribute 'nbytes'")
 
     monkeypatch.setattr(torch.Tensor, "nbytes", property(missing))
-    model, _ = Session(job("norm", Mode.INFERENCE), [].append).open()
+    said: list[Activity] = []
+    model, _ = Session(job("norm", Mode.INFERENCE), said.append).open()
     assert model.parameter_bytes == 4 * model.parameters
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
 from harness.devices import of
-from harness.schema import Job, Record
+from harness.schema import Job, Record, Samples
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, Assumed, assumed_tau
@@ -16,8 +17,13 @@ from runner.labels import device_labels
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.store.calibrations import Calibration
 
-Group = tuple[str, str, str, str]
-"""(compiler, mode, device, precision): the models whose variance between processes is pooled."""
+FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time
+
+Group = tuple[str, str, str, str, bool]
+"""(compiler, mode, device, precision, has page faults): models whose variance between processes is pooled.
+
+Chance decides in each process which memory glibc gives back, so models with page faults vary more.
+"""
 
 
 def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
@@ -80,5 +86,12 @@ def is_short(job: Job, baseline_s: Column) -> bool:
     return float(np.median(baseline_s)) < SHORT_STEP_S
 
 
+def has_faults(samples: Samples) -> bool:
+    """Whether the median step of eager or of the candidate has page faults."""
+    sides = (samples.baseline_minor_faults, samples.candidate_minor_faults)
+    return any(median(side) >= FAULTS for side in sides if side)
+
+
 def _group(record: Record, device: str) -> Group:
-    return record.candidate, record.job.case.mode.value, device, record.job.dtype
+    faults = record.samples is not None and has_faults(record.samples)
+    return record.candidate, record.job.case.mode.value, device, record.job.dtype, faults
