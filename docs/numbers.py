@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "results" / "headline-cpu"
 WHOLE = ROOT / "results" / "headline-whole-cpu"
+BFLOAT16 = WHOLE / "bfloat16"
+NEWER = WHOLE / "float32-avx512"
 CALIBRATION = ROOT / "results" / "verdicts-cpu" / "calibrate"
 MODES = ("inference", "training")
-WHOLE_NAME, SMALL_NAME = "whole", "small"
+WHOLE_NAME, BFLOAT16_NAME, SMALL_NAME = "whole", "whole-bfloat16", "small"
 WHOLE_COMPILERS = ("inductor", "inductor[freezing=True]", "aot_eager")
 SUITES = ("timm_models", "huggingface", "tiny_gpt")
 DECIDED = (Verdict.FASTER, Verdict.SAME, Verdict.SLOWER)
@@ -146,11 +148,12 @@ def average_row(numbers: Numbers, label: str, key: tuple[str, str, str]) -> str:
     )
 
 
-def whole_rows(whole: Numbers) -> Iterator[str]:
-    """The rows of RESULTS's first table: of the modes that are measured."""
+def whole_rows(whole: Numbers, suite: str) -> Iterator[str]:
+    """The rows of RESULTS's first table, of models in one suite: of the modes that are measured."""
+    precision = suite.removeprefix(WHOLE_NAME).replace("-", ", ")
     for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
-        if (key := (compiler, WHOLE_NAME, mode)) in whole.groups:
-            yield average_row(whole, f"{compiler}, {mode}", key)
+        if (key := (compiler, suite, mode)) in whole.groups:
+            yield average_row(whole, f"{compiler}, {mode}{precision}", key)
 
 
 def small_rows(small: Numbers) -> Iterator[str]:
@@ -177,8 +180,10 @@ def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
     for name, rows in data.groupby("name", sort=True):
         comparisons = dict(zip(rows["compiler"], rows["comparison"], strict=True))
         cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS if compiler in comparisons]
-        size = f"{rows['batch_size'].iloc[0]:.0f} | {rows['parameters'].max() / 1e6:.3g} M"
-        yield f"| {name} | {size} | {ms_text(rows['baseline_ms'].max())} | {' | '.join(cells)} |"
+        times, sizes = rows["baseline_ms"].dropna(), rows["parameters"].dropna()  # none where eager fails
+        size = MISSING if sizes.empty else f"{sizes.max() / 1e6:.3g} M"
+        step = MISSING if times.empty else ms_text(times.max())
+        yield f"| {name} | {rows['batch_size'].iloc[0]:.0f} | {size} | {step} | {' | '.join(cells)} |"
 
 
 def table(records: Iterable[Record]) -> list[str]:
@@ -198,18 +203,28 @@ def _cell(comparison: Comparison) -> str:
     return f"{speedup}, {verdict.value}"
 
 
-def both_ways(whole: Numbers, small: Numbers) -> Iterator[str]:
+def both_ways(first: pd.DataFrame, second: pd.DataFrame, subject: str, words: tuple[str, str]) -> str:
+    """What BIAS says of the models that were measured in two ways."""
+    both = first.merge(second, on="name", suffixes=("", "_again"))
+    change = (both["speedup"] / both["speedup_again"]).set_axis(both["name"]).sort_values()
+    ends = " to ".join(f"{change.iloc[end]:.2f} ({change.index[end]})" for end in (0, -1))
+    means = f"{gmean(both['speedup']):.2f}x {words[0]}, {gmean(both['speedup_again']):.2f}x {words[1]}"
+    return f"{len(both)} models in {subject}: {means}; the ratio of the two is {ends}"
+
+
+def sizes(whole: Numbers, small: Numbers) -> Iterator[str]:
     """What BIAS says of the models that were measured whole and at small scale."""
     for mode in MODES:
-        if (rows := whole.of("inductor", WHOLE_NAME, mode)).empty:
-            continue
-        both = rows.merge(small.of("inductor", SMALL_NAME, mode), on="name", suffixes=("", "_small"))
-        change = (both["speedup"] / both["speedup_small"]).set_axis(both["name"]).sort_values()
-        ends = " to ".join(f"{change.iloc[end]:.2f} ({change.index[end]})" for end in (0, -1))
-        yield (
-            f"{len(both)} models in {mode}: {gmean(both['speedup']):.2f}x whole, "
-            f"{gmean(both['speedup_small']):.2f}x small; the ratio of the two is {ends}"
-        )
+        parts = whole.of("inductor", WHOLE_NAME, mode), small.of("inductor", SMALL_NAME, mode)
+        yield both_ways(*parts, mode, ("whole", "small"))
+
+
+def processors(whole: Numbers, newer: Numbers, bfloat16: Numbers) -> Iterator[str]:
+    """What BIAS says of the models that were measured on two processors, and on one in two precisions."""
+    older, again = (part.of("inductor", WHOLE_NAME, "inference") for part in (whole, newer))
+    yield both_ways(again, older, "float32", ("with AVX-512", "without"))
+    short = bfloat16.of("inductor", BFLOAT16_NAME, "inference")
+    yield both_ways(short, again, "inference with AVX-512", ("in bfloat16", "in float32"))
 
 
 def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
@@ -268,20 +283,32 @@ def lines() -> dict[str, list[str]]:
     records, of_whole = [*records_below(SMALL)], [*records_below(WHOLE)]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
     whole = Numbers(in_suite(WHOLE_NAME, of_whole))
+    in_bfloat16 = [*records_below(BFLOAT16)]
+    bfloat16 = Numbers(in_suite(BFLOAT16_NAME, in_bfloat16))
+    newer = Numbers(in_suite(WHOLE_NAME, records_below(NEWER)))
     (calibration,) = calibrated([*records_below(CALIBRATION)])
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     return {
-        "README.md": [*first_page(whole, WHOLE_NAME), *first_page(all_small, SMALL_NAME)],
-        "docs/RESULTS.md": [*whole_rows(whole), passes(all_small), *causes()],
+        "README.md": [
+            *first_page(whole, WHOLE_NAME),
+            *first_page(bfloat16, BFLOAT16_NAME),
+            *first_page(all_small, SMALL_NAME),
+        ],
+        "docs/RESULTS.md": [
+            *whole_rows(whole, WHOLE_NAME),
+            *whole_rows(bfloat16, BFLOAT16_NAME),
+            *(passes(all_small), *causes()),
+        ],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
-        "docs/BIAS.md": [*both_ways(whole, all_small)],
+        "docs/BIAS.md": [*sizes(whole, all_small), *processors(whole, newer, bfloat16)],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
-            *(row for mode in MODES for row in model_rows(whole, mode)),
+            *(row for part in (whole, bfloat16, newer) for mode in MODES for row in model_rows(part, mode)),
             *calibrated_rows(WHOLE_NAME, of_whole, whole, calibration),
         ],
         "results/headline-whole-cpu/table.csv": table(of_whole),
+        "results/headline-whole-cpu/bfloat16/table.csv": table(in_bfloat16),
     }
 
 
