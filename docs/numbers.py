@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "results" / "headline-cpu"
 WHOLE = ROOT / "results" / "headline-whole-cpu"
 BFLOAT16 = WHOLE / "bfloat16"
-NEWER = WHOLE / "float32-avx512"
+AVX512 = WHOLE / "float32-avx512"
 CALIBRATION = ROOT / "results" / "verdicts-cpu" / "calibrate"
 MODES = ("inference", "training")
 WHOLE_NAME, BFLOAT16_NAME, SMALL_NAME = "whole", "whole-bfloat16", "small"
@@ -180,8 +180,8 @@ def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
     for name, rows in data.groupby("name", sort=True):
         comparisons = dict(zip(rows["compiler"], rows["comparison"], strict=True))
         cells = [_cell(comparisons[compiler]) for compiler in WHOLE_COMPILERS if compiler in comparisons]
-        times, sizes = rows["baseline_ms"].dropna(), rows["parameters"].dropna()  # none where eager fails
-        size = MISSING if sizes.empty else f"{sizes.max() / 1e6:.3g} M"
+        times, counts = rows["baseline_ms"].dropna(), rows["parameters"].dropna()  # none where eager fails
+        size = MISSING if counts.empty else f"{counts.max() / 1e6:.3g} M"
         step = MISSING if times.empty else ms_text(times.max())
         yield f"| {name} | {rows['batch_size'].iloc[0]:.0f} | {size} | {step} | {' | '.join(cells)} |"
 
@@ -212,19 +212,20 @@ def both_ways(first: pd.DataFrame, second: pd.DataFrame, subject: str, words: tu
     return f"{len(both)} models in {subject}: {means}; the ratio of the two is {ends}"
 
 
-def sizes(whole: Numbers, small: Numbers) -> Iterator[str]:
+def whole_and_small(whole: Numbers, small: Numbers) -> Iterator[str]:
     """What BIAS says of the models that were measured whole and at small scale."""
     for mode in MODES:
         parts = whole.of("inductor", WHOLE_NAME, mode), small.of("inductor", SMALL_NAME, mode)
         yield both_ways(*parts, mode, ("whole", "small"))
 
 
-def processors(whole: Numbers, newer: Numbers, bfloat16: Numbers) -> Iterator[str]:
+def processor_and_precision(whole: Numbers, avx512: Numbers, bfloat16: Numbers) -> Iterator[str]:
     """What BIAS says of the models that were measured on two processors, and on one in two precisions."""
-    older, again = (part.of("inductor", WHOLE_NAME, "inference") for part in (whole, newer))
-    yield both_ways(again, older, "float32", ("with AVX-512", "without"))
-    short = bfloat16.of("inductor", BFLOAT16_NAME, "inference")
-    yield both_ways(short, again, "inference with AVX-512", ("in bfloat16", "in float32"))
+    in_float32 = avx512.of("inductor", WHOLE_NAME, "inference")
+    without = whole.of("inductor", WHOLE_NAME, "inference")
+    yield both_ways(in_float32, without, "float32", ("with AVX-512", "without"))
+    in_bfloat16 = bfloat16.of("inductor", BFLOAT16_NAME, "inference")
+    yield both_ways(in_bfloat16, in_float32, "inference with AVX-512", ("in bfloat16", "in float32"))
 
 
 def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
@@ -285,7 +286,7 @@ def lines() -> dict[str, list[str]]:
     whole = Numbers(in_suite(WHOLE_NAME, of_whole))
     in_bfloat16 = [*records_below(BFLOAT16)]
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, in_bfloat16))
-    newer = Numbers(in_suite(WHOLE_NAME, records_below(NEWER)))
+    avx512 = Numbers(in_suite(WHOLE_NAME, records_below(AVX512)))
     (calibration,) = calibrated([*records_below(CALIBRATION)])
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
@@ -298,13 +299,17 @@ def lines() -> dict[str, list[str]]:
         "docs/RESULTS.md": [
             *whole_rows(whole, WHOLE_NAME),
             *whole_rows(bfloat16, BFLOAT16_NAME),
-            *(passes(all_small), *causes()),
+            passes(all_small),
+            *causes(),
         ],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
-        "docs/BIAS.md": [*sizes(whole, all_small), *processors(whole, newer, bfloat16)],
+        "docs/BIAS.md": [
+            *whole_and_small(whole, all_small),
+            *processor_and_precision(whole, avx512, bfloat16),
+        ],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
-            *(row for part in (whole, bfloat16, newer) for mode in MODES for row in model_rows(part, mode)),
+            *(row for part in (whole, bfloat16, avx512) for mode in MODES for row in model_rows(part, mode)),
             *calibrated_rows(WHOLE_NAME, of_whole, whole, calibration),
         ],
         "results/headline-whole-cpu/table.csv": table(of_whole),
