@@ -21,7 +21,7 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
     sys.path[0] = str(Path(__file__).resolve().parents[1])
     from suites._direct import run
 
-    run(__file__, sys.argv[1:])
+    run(__file__)
 
 from harness.loading.toml_file import read_toml
 from harness.schema import Case, Setting
