@@ -19,7 +19,7 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
     sys.path[0] = str(Path(__file__).resolve().parents[1])
     from suites._direct import run
 
-    run(__file__, sys.argv[1:])
+    run(__file__)
 
 from harness.loading.toml_file import read_toml
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
@@ -152,7 +152,7 @@ def build(case: Case) -> Workload:
     """The model of ``case``, and random inputs with the labels that its own loss needs."""
     from harness.workload import Workload
     from suites.models.huggingface_config import make_config
-    from suites.models.huggingface_inputs import Amounts, inputs_for, own_loss
+    from suites.models.huggingface_inputs import inputs_for, own_loss
     from suites.models.huggingface_names import model_class
 
     name, scale = case.name, case.scale
@@ -172,8 +172,8 @@ def build(case: Case) -> Workload:
     model = _load(cls, config, entry, case) if case.pretrained else cls(config)
     if generates:
         return _generation(model, case)
-    amounts = Amounts(batch=case.batch, sequence=case.sequence or entry.length(scale) or UNNAMED_SEQUENCE)
-    return Workload(module=model, kwargs=inputs_for(model, amounts), loss=own_loss)
+    sequence = case.sequence or entry.length(scale) or UNNAMED_SEQUENCE
+    return Workload(module=model, kwargs=inputs_for(model, case.batch, sequence), loss=own_loss)
 
 
 def _generation(model: Any, case: Case) -> Workload:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,14 +18,6 @@ _DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian")
 
 _SHORTEST_SOUND = 3200
 """Numbers below which the convolutions of a speech model leave nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
-    """The size of the input: ``sequence`` counts tokens, or samples of a sound."""
-
-    batch: int
-    sequence: int
 
 
 def own_loss(output: Any, target: Any) -> Tensor:
@@ -45,40 +36,41 @@ def own_loss(output: Any, target: Any) -> Tensor:
     return (1 + first.float().square()).sqrt().mean()
 
 
-def inputs_for(model: Any, amounts: Amounts) -> dict[str, Any]:
-    """Keyword arguments of ``model``, labels included."""
+def inputs_for(model: Any, batch: int, sequence: int) -> dict[str, Any]:
+    """Keyword arguments of ``model``, labels included. ``sequence`` counts tokens, or samples of a sound."""
     config, name = model.config, type(model).__name__
     takes = set(inspect.signature(model.forward).parameters)
-    inputs = _read(model, takes, amounts)
+    inputs = _read(model, takes, batch, sequence)
     if name.endswith("ForMultipleChoice") and "input_ids" in inputs:
-        inputs["input_ids"] = torch.randint(_vocabulary(config), (amounts.batch, 2, amounts.sequence))
-    inputs |= {key: value for key, value in _asked(name, config, inputs, amounts).items() if key in takes}
+        inputs["input_ids"] = torch.randint(_vocabulary(config), (batch, 2, sequence))
+    asked = _asked(name, config, inputs, batch, sequence)
+    inputs |= {key: value for key, value in asked.items() if key in takes}
     if config.is_encoder_decoder and "decoder_input_ids" in takes:
         starts = name.startswith(_DECODER_READS_TOO)
         if starts or "labels" not in inputs or not name.endswith("ForConditionalGeneration"):
-            inputs["decoder_input_ids"] = _tokens(config, amounts)
+            inputs["decoder_input_ids"] = _tokens(config, batch, sequence)
     if "return_loss" in takes and "labels" not in inputs:
         inputs["return_loss"] = True
     return inputs
 
 
-def _read(model: Any, takes: set[str], amounts: Amounts) -> dict[str, Any]:
+def _read(model: Any, takes: set[str], batch: int, sequence: int) -> dict[str, Any]:
     """The model's inputs, without labels."""
-    config, name, batch = model.config, type(model).__name__, amounts.batch
+    config, name = model.config, type(model).__name__
     main = model.main_input_name
     inputs: dict[str, Any] = {}
     if main == "input_values" and hasattr(config, "num_mel_bins"):
         inputs[main] = torch.randn(batch, config.max_length, config.num_mel_bins)  # a spectrogram
     elif main == "input_values":
-        inputs[main] = torch.randn(batch, max(amounts.sequence, _SHORTEST_SOUND))
+        inputs[main] = torch.randn(batch, max(sequence, _SHORTEST_SOUND))
     elif main == "input_features":
-        inputs[main] = _sound(config, amounts)
+        inputs[main] = _sound(config, batch, sequence)
     elif main == "past_values":
         inputs[main] = torch.randn(batch, config.context_length, config.num_input_channels)
     if main == "pixel_values" or ("pixel_values" in takes and _has_vision(config)):
         inputs["pixel_values"] = _pixels(config, batch)
     if "input_ids" in takes and (main == "input_ids" or (main == "pixel_values" and _vocabulary(config))):
-        tokens = _tokens(config, amounts)
+        tokens = _tokens(config, batch, sequence)
         if name.startswith("Roberta"):
             # Its default has positions for 511 tokens and the padding. (The field gives padding only: all
             # positions are then alike, and the gradients of a loss over positions are zero.)
@@ -89,9 +81,8 @@ def _read(model: Any, takes: set[str], amounts: Amounts) -> dict[str, Any]:
     return inputs
 
 
-def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], amounts: Amounts) -> dict[str, Any]:
+def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, length: int) -> dict[str, Any]:
     """Labels, by the end of the class's name."""
-    batch, length = amounts.batch, amounts.sequence
     classes = max(getattr(config, "num_labels", 2), 1)
     symbols = 2 if name.startswith("Electra") else _vocabulary(config)
     asked: dict[str, Callable[[], dict[str, Any]]] = {
@@ -125,8 +116,8 @@ def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], amounts: Amount
     return next((make() for end, make in asked.items() if name.endswith(end)), {})
 
 
-def _tokens(config: Any, amounts: Amounts) -> Tensor:
-    return torch.randint(_vocabulary(config) or 256, (amounts.batch, amounts.sequence))
+def _tokens(config: Any, batch: int, sequence: int) -> Tensor:
+    return torch.randint(_vocabulary(config) or 256, (batch, sequence))
 
 
 def _ending_in(tokens: Tensor, end: int) -> Tensor:
@@ -145,12 +136,12 @@ def text_config(config: Any) -> Any:
     return config if part is None else part()
 
 
-def _sound(config: Any, amounts: Amounts) -> Tensor:
+def _sound(config: Any, batch: int, sequence: int) -> Tensor:
     """A spectrogram; Whisper takes one length only."""
     if config.model_type == "whisper":
-        return torch.randn(amounts.batch, config.num_mel_bins, 2 * config.max_source_positions)
+        return torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)
     bins = [getattr(config, key, None) for key in ("num_mel_bins", "feature_projection_input_dim")]
-    return torch.randn(amounts.batch, amounts.sequence, next((each for each in bins if each), 80))
+    return torch.randn(batch, sequence, next((each for each in bins if each), 80))
 
 
 def _has_vision(config: Any) -> bool:

@@ -19,16 +19,10 @@ _NO_MODEL = re.compile(r"^Auto|PreTrainedModel$|Mixin$|Output$|Cache$")
 
 
 @functools.cache
-def _library() -> Any:
-    import transformers
-
-    return transformers
-
-
-@functools.cache
 def model_class_names() -> tuple[str, ...]:
     """Every class that is a model by its module and name, sorted."""
-    where: dict[str, str] = _library()._class_to_module  # noqa: SLF001 -- dir() cannot tell models apart
+    library = importlib.import_module("transformers")
+    where: dict[str, str] = library._class_to_module  # noqa: SLF001 -- dir() cannot tell models apart
     if not any(_MODELING.search(module) for module in where.values()):
         where = _by_packages(where.values())
     return tuple(
@@ -58,7 +52,7 @@ def model_class_names_like(glob: str) -> tuple[str, ...]:
 
 def model_class(name: str) -> Any:
     """The class itself. ``LookupError`` says in one sentence why the name is no model that can be built."""
-    library = _library()
+    library = importlib.import_module("transformers")
     if name not in model_class_names():
         close = closest(name, model_class_names())
         if name in dir(library):
