@@ -47,11 +47,6 @@ class Program:
         """Inputs and target, of all ranks."""
         return self.shares or (self.args, self.kwargs, self.target)
 
-    def forward_alone(self) -> Any:
-        """The output of the module in eager, without the loss."""
-        module: Callable[..., Any] = self.module
-        return module(*self.args, **self.kwargs)
-
     def forward(self) -> Forward:
         """The eager forward and loss, as a function with a code object of its own.
 

@@ -13,7 +13,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from harness.failures import line_of
-from harness.program import Program, own_code
+from harness.program import own_code
 from harness.protocol import Protocol
 from harness.tensors import listed, named_tensors
 
@@ -132,13 +132,6 @@ class Update:
             yield f"update.{name}", self.weights[name].detach() - before
         yield from ((name, tensor) for name, tensor in self.state() if tensor.dim())
         self._before = {}
-
-
-def update_of(protocol: Protocol, program: Program) -> Update | None:
-    """The optimizer of a training step; None for ``none``."""
-    if protocol.optimizer == "none":
-        return None
-    return Update(protocol, program.module, program.loss_scale, program.optimizer, program.scheduler)
 
 
 def _a_little(step: int) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import random
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -32,7 +33,7 @@ from harness.tensors import (
 from harness.timing.blocks import checkpoint_activations
 from harness.timing.exact import InFp64
 from harness.timing.measure import LapClock
-from harness.timing.optimizer import Update, update_of
+from harness.timing.optimizer import Update
 from harness.workload import Workload
 
 NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # a cast of these to fp64 makes a copy
@@ -49,12 +50,9 @@ Step = Callable[[], tuple[Any, Any]]
 
 def seed_everything(seed: int) -> None:
     """Seeds the generators of Python, of torch (all devices), and of numpy if it is imported."""
-    import sys
-
     random.seed(seed)
     torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
+    if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
 
 
@@ -173,59 +171,6 @@ def batch_of_training(
     return batch
 
 
-def make_step(
-    program: Program,
-    forward: Forward,
-    batch: Batch,
-    context: Callable[[], AbstractContextManager[Any]],
-    repeats: int,
-    to_none: bool,
-    after: Lap,
-    lap: Lap = lambda: None,
-    forced: torch.Tensor | None = None,
-    see: Callable[[int, Any, Any], None] = lambda *_: None,
-) -> Step:
-    """The step that is timed: ``batch`` in training, as often as ``repeats`` says, else ``forward``.
-
-    A training step begins with gradients of None or (not ``to_none``) zero, and ends with ``after``. With
-    dynamic shapes, a step also runs smaller batches, and then its own.
-    ``see`` gets the place, loss and output of each batch.
-    """
-    module, args = program.module, program.args
-    sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
-    leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
-
-    def training_step() -> tuple[Any, Any]:
-        for place, given in enumerate(sizes, 1):
-            module.zero_grad(set_to_none=to_none)
-            for leaf in leaves:
-                leaf.grad = None if to_none or leaf.grad is None else leaf.grad.zero_()
-            for left in reversed(range(repeats)):
-                loss, output = batch(*given, not left and place == len(sizes))
-            see(place, loss, output)
-        after()
-        return loss, output
-
-    def inference_step() -> tuple[Any, Any]:
-        with torch.no_grad(), context():
-            for place, given in enumerate(sizes, 1):
-                result = forward(*given)
-                see(place, *result)
-        return result
-
-    def driven_step() -> tuple[Any, Any]:
-        assert program.drive is not None
-        with torch.no_grad(), context():
-            return None, program.drive(call, module, args, lap, forced)
-
-    def call(*given: Any, **named: Any) -> Any:
-        return forward(given, named, None)[1]
-
-    if program.drive is not None:
-        return driven_step
-    return training_step if program.training else inference_step
-
-
 class Variant:
     """A step with its own module, and with copies of its initial buffers and inputs.
 
@@ -250,7 +195,10 @@ class Variant:
         self._channels_last = protocol is not None and protocol.channels_last
         protocol = protocol if protocol is not None and program.training else Protocol()
         self._repeats, self._to_none = protocol.gradient_accumulation, protocol.zero_grad == "none"
-        self._update = update_of(protocol, program)
+        self._update: Update | None = None
+        if protocol.optimizer != "none":
+            own = program.optimizer, program.scheduler
+            self._update = Update(protocol, program.module, program.loss_scale, *own)
         self._precision, self._device = precision, device
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
@@ -304,7 +252,7 @@ class Variant:
     def output(self) -> Any:
         """The output of one forward of the module in eager, without loss and gradients."""
         with torch.no_grad(), self._context():
-            return self.program.forward_alone()
+            return self.program.module(*self.program.args, **self.program.kwargs)
 
     def drive_with(
         self, lap: Lap | None = None, forced: torch.Tensor | None = None, *, observed: bool = False
@@ -327,11 +275,56 @@ class Variant:
         self.drive_with(lap=laps.lap)
         return laps.timing(self.step)
 
-    def _step_of(self, forward: Forward, batch: Batch, *more: Any) -> Step:
+    def _step_of(
+        self,
+        forward: Forward,
+        batch: Batch,
+        lap: Lap = lambda: None,
+        forced: torch.Tensor | None = None,
+        see: Callable[[int, Any, Any], None] = lambda *_: None,
+    ) -> Step:
+        """The step that is timed: ``batch`` in training, as often as it accumulates, else ``forward``.
+
+        A training step begins with gradients of None or zero, and ends with the schedule. With dynamic
+        shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and output
+        of each batch.
+        """
+        # not self, which would make a cycle that keeps the model's memory
+        program, context, repeats, to_none = self.program, self._context, self._repeats, self._to_none
         after = self._update.schedule if self._update is not None else lambda: None
-        return make_step(
-            self.program, forward, batch, self._context, self._repeats, self._to_none, after, *more
-        )
+        module, args = program.module, program.args
+        sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
+        leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
+
+        def training_step() -> tuple[Any, Any]:
+            for place, given in enumerate(sizes, 1):
+                module.zero_grad(set_to_none=to_none)
+                for leaf in leaves:
+                    leaf.grad = None if to_none or leaf.grad is None else leaf.grad.zero_()
+                for left in reversed(range(repeats)):
+                    loss, output = batch(*given, not left and place == len(sizes))
+                see(place, loss, output)
+            after()
+            return loss, output
+
+        def inference_step() -> tuple[Any, Any]:
+            with torch.no_grad(), context():
+                for place, given in enumerate(sizes, 1):
+                    result = forward(*given)
+                    see(place, *result)
+            return result
+
+        def driven_step() -> tuple[Any, Any]:
+            assert program.drive is not None
+            with torch.no_grad(), context():
+                return None, program.drive(call, module, args, lap, forced)
+
+        def call(*given: Any, **named: Any) -> Any:
+            return forward(given, named, None)[1]
+
+        if program.drive is not None:
+            return driven_step
+        return training_step if program.training else inference_step
 
     def _make_step(self) -> Step:
         step = self._step_of(self._forward, self._batch, self._lap, self._forced, self._seeing())
@@ -341,7 +334,7 @@ class Variant:
         """The step after the switch to the variant's own TF32, where variants differ in it."""
         if not self._switches:
             return step
-        tf32 = self._precision.tf32  # not self, which would make a cycle that keeps the model's memory
+        tf32 = self._precision.tf32  # not self, as above
 
         def switched() -> tuple[Any, Any]:
             allow_tf32(tf32)
@@ -358,7 +351,7 @@ class Variant:
 
         With an optimizer, weights, its state and the scheduler, too.
         """
-        self._put_back(self._initial)
+        self._put_back()
         if self._update is not None:
             self._update.restart()
 
@@ -375,12 +368,12 @@ class Variant:
     def rewind(self, steps: int = 1) -> None:  # noqa: ARG002 - ranks need it
         """Before each sample of so many steps: all do the same work. Schedules go on, as in a real loop."""
         if self.rewinds:
-            self._put_back(self._initial)
+            self._put_back()
 
-    def _put_back(self, saved: Mapping[str, torch.Tensor]) -> None:
+    def _put_back(self) -> None:
         with torch.no_grad():
             for name, tensor in self._mutable():
-                before = saved.get(name)
+                before = self._initial.get(name)
                 if before is not None and tensor.shape == before.shape:
                     tensor.copy_(before)
 

@@ -1,9 +1,9 @@
-"""The warm-up: how many rounds it has, and whether its last round counts as timed."""
+"""The warm-up: load before it, how many rounds it has, and whether its last round counts as timed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.schema import Round
@@ -11,7 +11,13 @@ from harness.timing.measure import has_settled
 from harness.timing.rounds import Recompilations
 
 MOST_ROUNDS = 12
-MOST_S = 10.0
+LEAST_S, MOST_S = 1.0, 10.0  # of the load, and of the rounds
+EVERY_S = 0.1  # of each variant in a turn
+LOOKS = 4  # readings that must agree, one after each turn
+SPREAD = 0.03  # of clock and power, largest to smallest
+
+Reading = tuple[float, float]
+"""The clock (MHz) and the power (W)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +55,38 @@ def warm_up(
         history.append(next(rounds))
         settled = has_settled(history) and allocations() == before
     return WarmUp(rounds=tuple(history), settled=settled, compiled=bool(recompilations.counts()))
+
+
+def heat(
+    steps: Mapping[str, Callable[[], object]],
+    synchronize: Callable[[], None],
+    read: Callable[[], Reading] | None,
+    announce: Callable[[str], None],
+) -> float:
+    """Runs the variants in turn until clock and power have settled. Returns the seconds that it took.
+
+    A GPU that was idle while a compiler worked begins at its highest clock, and lowers it when its power
+    limit acts, seconds after its load begins. Without load before them, the rounds would show a cold card.
+    ``read`` None: there are no readings, and the load lasts ``LEAST_S``.
+    """
+    began, readings = time.perf_counter(), list[Reading]()
+    while True:
+        for name, step in steps.items():
+            announce(name)
+            start = time.perf_counter()
+            while time.perf_counter() - start < EVERY_S:
+                step()
+                synchronize()
+        if read is not None:
+            readings.append(read())
+        spent_s = time.perf_counter() - began
+        enough = spent_s >= LEAST_S and (read is None or _settled(readings))
+        if enough or spent_s >= MOST_S:
+            return spent_s
+
+
+def _settled(readings: list[Reading]) -> bool:
+    last = readings[-LOOKS:]
+    return len(last) == LOOKS and all(
+        max(values) - min(values) <= SPREAD * max(values) for values in zip(*last, strict=True)
+    )

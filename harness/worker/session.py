@@ -33,12 +33,11 @@ from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from harness.shapes.stream import ShapeStream
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
-from harness.timing.heating import heat
 from harness.timing.measure import STREAM_S, enough_iterations, placement, streamed
 from harness.timing.rounds import Rounds, Turns
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
-from harness.timing.warm_up import warm_up
+from harness.timing.warm_up import heat, warm_up
 from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of

@@ -194,7 +194,7 @@ NO_NEED = {
     ("harness/timing/first_calls.py", "timed", 1): "the metrics of compilation have waited",
     ("harness/metrics/call.py", "sample", 1): "the numbers are differences of such samples",
     ("harness/metrics/call.py", "sample", 2): "the numbers are differences of such samples",
-    ("harness/timing/heating.py", "heat", 1): "the host must not run far ahead; the warm-up waits again",
+    ("harness/timing/warm_up.py", "heat", 1): "the host must not run far ahead; the warm-up waits again",
     ("harness/timing/rounds.py", "lead_in", 1): "the sample that follows waits before it reads the clock",
 }
 
