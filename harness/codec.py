@@ -157,10 +157,7 @@ def _decoder_of_dataclass(kind: Any) -> Convert:
                     arguments[name] = item(given[key])
                 except ValueError as error:
                     raise ValueError(f"{key}: {error}") from None
-        try:
-            return kind(**arguments)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+        return kind(**arguments)
 
     return decode
 

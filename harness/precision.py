@@ -59,17 +59,13 @@ class Precision:
 def precision(name: str, device_type: str) -> Precision:
     """The precision called ``name`` on this kind of device. ``ValueError`` if there is none."""
     word, _, more = name.partition("+")
-    tf32 = word == "tf32" or more == "tf32"
-    if more not in ("", "tf32") or (word == "tf32" and more):
-        raise ValueError(f"there is no precision called {name!r}")
+    tf32 = "tf32" in (word, more)
     if word == "amp":
         word = f"amp_{devices.of(device_type).autocast_dtype}"
-    if word in AUTOCASTS:
-        return Precision(name=name, cast=None, autocast=AUTOCASTS[word], tf32=tf32)
-    word = "float32" if word == "tf32" else word
-    if word not in CASTS:
+    known = word in CASTS or word in AUTOCASTS or (word == "tf32" and not more)
+    if not known or more not in ("", "tf32"):
         raise ValueError(f"there is no precision called {name!r}")
-    return Precision(name=name, cast=CASTS[word], autocast=None, tf32=tf32)
+    return Precision(name=name, cast=CASTS.get(word), autocast=AUTOCASTS.get(word), tf32=tf32)
 
 
 def settle(device: torch.device, *, tf32: bool = False) -> bool:
