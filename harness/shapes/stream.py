@@ -63,8 +63,9 @@ class ShapeStream:
             with attempting("build", Status.MODEL_FAIL_TO_LOAD, explain=self._named(size)):
                 seed_everything(self.job.protocol.seed)
                 workload = self._build(case_at(self.job.case, self._spec, size))
-            given = {"args": workload.args, "kwargs": workload.kwargs, "target": workload.target}
-            self._workloads[size] = replace(bench.workload, **given)
+            self._workloads[size] = replace(
+                bench.workload, args=workload.args, kwargs=workload.kwargs, target=workload.target
+            )
             self._variants[size] = variant.with_inputs(self._workloads[size])
         if self.job.options.strategy == MARKED:
             mark([[*self._variants[size].state()] for size in self._variants])
@@ -82,12 +83,10 @@ class ShapeStream:
                 self._results[size] = here.results(loss, output, take)
             del loss, output
         compiled_in = tuple(n for n, (before, now) in enumerate(itertools.pairwise(graphs)) if now > before)
-        eager = (
-            {size for size in self._variants if not self._runs_compiled(size)}
-            if graphs[-1] > graphs[0]
-            else None
-        )
-        places = None if eager is None else tuple(n for n, size in enumerate(self._sizes) if size in eager)
+        places = None
+        if graphs[-1] > graphs[0]:
+            eager = {size for size in self._variants if not self._runs_compiled(size)}
+            places = tuple(n for n, size in enumerate(self._sizes) if size in eager)
         self.done = Stream(sizes=self._sizes, compiled=compiled_in, eager=places)
         return seconds
 

@@ -42,7 +42,6 @@ from harness.worker.standard_streams import StandardStreams
 from harness.worker.status_page import Activity, StatusPage
 
 if TYPE_CHECKING:
-    from harness.metrics import ByVariant
     from harness.program import Compilers
     from harness.workload import Build
 
@@ -195,7 +194,10 @@ class Answers:
         return {"changed": changed, "metrics": of_steps, "late_failures": failed}
 
     def conclude(self) -> Any:
-        return {"metrics": merged(self._session.conclude(), self._times.spent())}
+        metrics = self._session.conclude()
+        for name, numbers in self._times.spent().items():
+            metrics.setdefault(name, {}).update(numbers)
+        return {"metrics": metrics}
 
     def localize(self, candidate: str, folder: str | None = None) -> Any:
         from harness.worker.localize.search import localize
@@ -206,10 +208,6 @@ class Answers:
 
 def _path(text: str | None) -> Path | None:
     return Path(text) if text else None
-
-
-def merged(first: ByVariant, second: ByVariant) -> ByVariant:
-    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
 
 def guarded(
