@@ -122,18 +122,22 @@ def case_for(name: str, setting: Setting) -> Case:
 
 def build(case: Case) -> Workload:
     """The model of ``case``, normalized random pixels, and the classes to predict."""
+    import timm.data
     import torch
 
     from harness.workload import Workload
-    from suites.models.timm_build import class_count, class_loss, make_model, own_input_size
+    from suites.models.timm_build import class_loss, make_model
 
     architecture, keywords, side = plan(case)
     module = make_model(architecture, keywords, resolution=side, pretrained=case.pretrained)
-    channels, height, width = own_input_size(module)
+    data: Any = timm.data  # it has no types
+    channels, height, width = data.resolve_data_config({}, model=module)["input_size"]
     if side is not None:
         height = width = side
     images = torch.randn(case.batch, keywords.get("in_chans", channels), height, width)
-    target = torch.randint(class_count(module), (case.batch,))
+    # the features of a model without a head
+    classes: int = getattr(module, "num_classes", 0) or getattr(module, "num_features", 0) or 1000
+    target = torch.randint(classes, (case.batch,))
     return Workload(module=module, args=(images,), target=target, loss=class_loss)
 
 
@@ -142,12 +146,14 @@ def plan(case: Case) -> tuple[str, dict[str, Any], int | None]:
 
     ``LookupError`` for a name that timm no longer has.
     """
-    from suites.models.timm_build import current_name, parse_config
+    from timm.models import get_deprecated_models
+
+    from suites.models.timm_build import parse_config
 
     asked = parse_config(case.config)
     entry = entries().get(case.name)
     keywords: dict[str, Any] = {}
-    architecture = current_name(case.name)
+    architecture = get_deprecated_models().get(case.name) or case.name  # most became a tag of another
     if entry is not None:
         if entry.gone:
             raise LookupError(f"{case.name}: {entry.gone}")

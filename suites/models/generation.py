@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -151,42 +151,37 @@ def allocated(layers: list[Any], recorder: Recorder) -> Any:
     return Cache(layers=layers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greedy:
+def greedy(
+    new_tokens: int,
+    call: Callable[..., Any],
+    module: nn.Module,
+    args: tuple[Any, ...],
+    lap: Callable[[], None],
+    forced: Tensor | None,
+) -> Mapping[str, Tensor]:
     """The generation loop: at each step, the most likely token (or the forced one) is the next input."""
-
-    new_tokens: int
-
-    def __call__(
-        self,
-        call: Callable[..., Any],
-        module: nn.Module,
-        args: tuple[Any, ...],
-        lap: Callable[[], None],
-        forced: Tensor | None,
-    ) -> Mapping[str, Tensor]:
-        assert isinstance(module, CachedDecoder)
-        module.begin(*args)
-        chosen: list[Tensor] = []
-        kept: dict[str, Tensor] = {}
-        given = args
-        for step in range(1, self.new_tokens + 1):
-            logits = call(*given)
-            choice = logits.argmax(dim=-1, keepdim=True)  # (batch, 1)
-            if step == 1:
-                lap()
-            chosen.append(choice)
-            if step & (step - 1) == 0 or step == self.new_tokens:
-                kept[f"logits.{step}"] = logits.clone()  # a compiled forward may reuse its output's memory
-            del logits
-            # contiguous: other strides than the choice's would have the forward compiled again
-            following = (
-                choice
-                if forced is None
-                else forced[:, step - 1 : step].clone(memory_format=torch.contiguous_format)
-            )
-            given = (following,)
-        return {"tokens": torch.cat(chosen, dim=1), **kept}
+    assert isinstance(module, CachedDecoder)
+    module.begin(*args)
+    chosen: list[Tensor] = []
+    kept: dict[str, Tensor] = {}
+    given = args
+    for step in range(1, new_tokens + 1):
+        logits = call(*given)
+        choice = logits.argmax(dim=-1, keepdim=True)  # (batch, 1)
+        if step == 1:
+            lap()
+        chosen.append(choice)
+        if step & (step - 1) == 0 or step == new_tokens:
+            kept[f"logits.{step}"] = logits.clone()  # a compiled forward may reuse its output's memory
+        del logits
+        # contiguous: other strides than the choice's would have the forward compiled again
+        following = (
+            choice
+            if forced is None
+            else forced[:, step - 1 : step].clone(memory_format=torch.contiguous_format)
+        )
+        given = (following,)
+    return {"tokens": torch.cat(chosen, dim=1), **kept}
 
 
 def causal_workload(
@@ -205,7 +200,7 @@ def causal_workload(
         raise ValueError(f"{type(model).__name__} has room for {most} tokens, not for {length}")
     prompt = torch.randint(vocab_size, (batch_size, prompt_tokens))
     return Workload(
-        module=CausalDecoder(model, length).eval(), args=(prompt,), drive=Greedy(new_tokens=new_tokens)
+        module=CausalDecoder(model, length).eval(), args=(prompt,), drive=partial(greedy, new_tokens)
     )
 
 
@@ -276,5 +271,5 @@ def whisper_workload(model: nn.Module, prompt_tokens: int, new_tokens: int, batc
     return Workload(
         module=WhisperTranscriber(model, length).eval(),
         args=(start, features),
-        drive=Greedy(new_tokens=new_tokens),
+        drive=partial(greedy, new_tokens),
     )

@@ -118,21 +118,6 @@ def constructor_keys(model_class: type) -> set[str]:
     return keys
 
 
-def own_input_size(model: nn.Module) -> tuple[int, int, int]:
-    """Channels, height and width of the model's own data configuration."""
-    import timm.data
-
-    data: Any = timm.data  # it has no types
-    channels, height, width = data.resolve_data_config({}, model=model)["input_size"]
-    return channels, height, width
-
-
-def class_count(model: nn.Module) -> int:
-    """How many numbers the model gives for an image: its classes, or the features of one without a head."""
-    classes: int = getattr(model, "num_classes", 0) or getattr(model, "num_features", 0) or 1000
-    return classes
-
-
 def class_loss(output: Any, target: Tensor) -> Tensor:
     """Cross-entropy; the mean of it over the heads of a model that has several."""
     if isinstance(output, Tensor):
@@ -168,11 +153,3 @@ def matching_names(pattern: str) -> tuple[str, ...]:
         tags = [name for name in tagged if name.startswith(architecture + ".")]
         raise LookupError(f"timm has no weights {pattern!r}; it has: {', '.join(tags) or 'none'}")
     raise LookupError(f"timm has no model {pattern!r}{closest(pattern, list_models())}")
-
-
-def current_name(name: str) -> str:
-    """What timm calls the architecture now: most renamed ones became a tag of another."""
-    from timm.models import get_deprecated_models
-
-    renamed: str | None = get_deprecated_models().get(name)
-    return renamed or name

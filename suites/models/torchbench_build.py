@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.failures import first_line
+from harness.failures import first_line, with_causes
 from harness.hardware.installed import version_of
 
 OFFLINE = frozenset(
@@ -135,7 +135,7 @@ def _random_weights(*, keep: bool) -> Iterator[None]:
 
 def why_not_built(error: BaseException, root: Path) -> str:
     """What the environment or the checkout lacks: "needs ..."; "" if the exception means something else."""
-    for link in _chain(error):
+    for link in with_causes(error, contexts=True):
         if isinstance(link, ImportError) and link.name:
             return _why_not_imported(link, link.name)
         if isinstance(link, FileNotFoundError) and root in Path(str(link.filename)).parents:
@@ -163,13 +163,3 @@ def _why_not_imported(error: ImportError, module: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"needs the module {module}, which {installed} does not have"
     return f"does not work with {installed}: {first_line(error).partition(' (')[0]}"
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and what led to it, the last one first."""
-    link: BaseException | None = error
-    seen: set[int] = set()
-    while link is not None and id(link) not in seen:
-        yield link
-        seen.add(id(link))
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
