@@ -185,6 +185,8 @@ class Device:
 
     def empty_cache(self) -> None:
         """Frees memory that the allocator caches."""
+        if self.accelerated:
+            self._module().empty_cache()
 
     def cache_bytes(self) -> int | None:
         """The size of the last cache before the memory: of a CPU's highest level, of a GPU's L2."""
@@ -244,9 +246,6 @@ class _Streams(Device):
         names = {"allocator_retries": "num_alloc_retries", "device_allocations": "num_device_alloc"}
         stats = self._module().memory_stats(self.torch_device())
         return {name: int(stats[key]) for name, key in names.items() if key in stats}
-
-    def empty_cache(self) -> None:
-        self._module().empty_cache()
 
     def cache_bytes(self) -> int | None:
         properties = self._module().get_device_properties(self.torch_device())
@@ -364,9 +363,6 @@ class Mps(Device):
 
     def synchronize(self) -> None:
         self._module().synchronize()
-
-    def empty_cache(self) -> None:
-        self._module().empty_cache()
 
 
 KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)

@@ -20,14 +20,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(
         isinstance(link, memory_errors())
         or (isinstance(link, RuntimeError) and any(w in words_of(link).lower() for w in OUT_OF_MEMORY))
-        for link in _with_causes(error)
+        for link in with_causes(error)
     )
 
 
 def describe_failure(error: BaseException, phase: str) -> Failure:
     """The exception as a ``Failure``. A long message is shortened; the log has the whole message."""
     words = words_of(error)
-    cause = _with_causes(error)[-1]
+    cause = with_causes(error)[-1]
     if words_of(cause) not in words:
         words = f"{words[: 10 * LONGEST]} (caused by {type(cause).__name__}: {words_of(cause)})"
     words = _without_command(words)
@@ -55,13 +55,14 @@ def first_line(error: BaseException) -> str:
     return words_of(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def _with_causes(error: BaseException) -> list[BaseException]:
-    """The exception and its chain of causes, which may be a circle."""
+def with_causes(error: BaseException, *, contexts: bool = False) -> list[BaseException]:
+    """The exception and its chain of causes, and of ``contexts``, which may be a circle."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and all(link is not other for other in chain):
         chain.append(link)
-        link = link.__cause__
+        context = link.__context__ if contexts and not link.__suppress_context__ else None
+        link = link.__cause__ or context
     return chain
 
 
