@@ -241,11 +241,7 @@ def _file_name(suite: str, parts: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Every variant timed once, in the order ``order``.
-
-    ``seconds[v]`` is the time of one step of variant v (the mean over the
-    sample's iterations); ``minor_faults[v]`` the page faults of one step.
-    """
+    """Every variant timed once. All numbers are means over the steps of a sample."""
 
     order: tuple[str, ...]  # the variants, in the order in which they ran; `baseline` is eager
     seconds: dict[str, float]  # by variant: time of one step
@@ -257,10 +253,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """The paired samples of one candidate, in the order of the rounds (all columns have the same length).
-
-    ``*_position`` is the variant's place (0 = first) in its round's random order.
-    """
+    """The paired samples of one candidate, in the order of the rounds (all columns have the same length)."""
 
     baseline_s: tuple[float, ...]
     candidate_s: tuple[float, ...]  # time of one step: the mean over the steps of the sample
@@ -291,11 +284,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorError:
-    """One compared tensor: its distance from the reference for candidate and eager.
-
-    All figures are absolute, in the tensor's own unit; ``scale`` is the RMS of
-    the reference, ``allowed`` the limit that ``candidate_rmse`` had to stay under.
-    """
+    """One compared tensor: its distance from the reference for candidate and eager, in the tensor's unit."""
 
     name: str  # for example `grad.layer.weight`
     numel: int  # number of elements
@@ -335,11 +324,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """The result of a parity check.
-
-    ``worst`` is the tensor closest to (or furthest beyond) its limit.
-    ``reference`` is "fp64", or "eager" if no fp64 run could be made.
-    """
+    """The result of a parity check."""
 
     rule: str  # `noise` or `field`; `scaled` in files of before December 2026
     reference: str  # `fp64`, or `eager` if no fp64 run was possible
