@@ -27,7 +27,8 @@ RECORDED_PREFIXES = (
 
 def describe(device: torch.device) -> dict[str, Scalar]:
     """The facts of this process that can change a measured number."""
-    facts: dict[str, Scalar] = {
+    variables = sorted(name for name in os.environ if name.startswith(RECORDED_PREFIXES))
+    return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch_git": torch.version.git_version,
@@ -47,11 +48,8 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         **facts_of_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
         "allocator": _allocator(),
+        **{f"env.{name}": os.environ[name] for name in variables},
     }
-    for name, value in sorted(os.environ.items()):
-        if name.startswith(RECORDED_PREFIXES):
-            facts[f"env.{name}"] = value
-    return facts
 
 
 def remarks_on_process(device: torch.device) -> tuple[str, ...]:
