@@ -156,11 +156,6 @@ def _sweeps(config: RunConfig, axis: str) -> bool:
     return axis in dict(config.sweep)
 
 
-def _too_few(protocol: Protocol) -> bool:
-    least = protocol.min_rounds
-    return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
-
-
 NAME = re.compile(r"<([\w.]+)(?:=(\w+))?>")
 """In the sentence of a rule: the name of a setting, or of a setting with this value."""
 
@@ -222,7 +217,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
-    "them out": lambda c: _too_few(c.protocol),
+    "them out": lambda c: (c.protocol.repeat or math.inf) < c.protocol.min_rounds != Protocol().min_rounds,
     "<protocol.max_rounds>={c.protocol.max_rounds} is less than min_rounds={c.protocol.min_rounds}": (
         lambda c: c.protocol.max_rounds < c.protocol.min_rounds
     ),
