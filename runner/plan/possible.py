@@ -65,6 +65,5 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         return
     environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)
     python = environments[0].python if environments else None
-    why = what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s)
-    if why is not None:
+    if why := what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s):
         raise UsageError(why)
