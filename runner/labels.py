@@ -82,8 +82,8 @@ def device_labels(records: Sequence[Record]) -> tuple[str, ...]:
 def _device_label(record: Record, models: dict[str, set[str]]) -> str:
     device = record.job.device
     kind = type_of(device)
-    alike = [device for device in models if type_of(device) == kind]
-    known = set().union(*(models[suite] for suite in alike))
+    alike = [other for other in models if type_of(other) == kind]
+    known = set().union(*(models[other] for other in alike))
     own = record.environment.get("device_name") or (min(models[device]) if len(models[device]) == 1 else None)
     if len(known) > 1 and own:
         return f"{kind} ({own})"
