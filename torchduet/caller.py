@@ -39,8 +39,8 @@ def left_as_it_was() -> Iterator[None]:
     import torch
 
     with ALONE:
-        settings = [(read, write, _read(read)) for read, write in _settings()]
-        generators = _generators()
+        settings = [partial(_put_back, read, write, _read(read)) for read, write in _settings()]
+        steps: list[Callable[[], object]] = [*_generators(), *settings, _empty]
         try:
             with contextlib.ExitStack() as plain:
                 plain.enter_context(torch.inference_mode(mode=False))
@@ -50,8 +50,6 @@ def left_as_it_was() -> Iterator[None]:
                         plain.enter_context(torch.autocast(kind.type, enabled=False))
                 yield
         finally:
-            puts = [partial(_put_back, *setting) for setting in settings]
-            steps: list[Callable[[], object]] = [*generators, *puts, _empty]
             for step in steps:
                 with contextlib.suppress(Exception):  # a broken device costs no other setting, and no record
                     step()
