@@ -14,7 +14,7 @@ from runner.cli.parser import given
 from runner.cli.parser import parsed as read_by
 from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
-from runner.plan.environments.prepare import named
+from runner.plan.environments.plan import named
 from runner.plan.jobs import Catalog, plan
 
 
@@ -46,7 +46,7 @@ def planned(command: str, case: Case) -> tuple[Job, ...]:
         return (replace(plain, mode=setting.mode, scale=scale),)
 
     jobs = plan(config, Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: (case,)))
-    return named(config.environments, jobs) if config.environments else jobs
+    return named(config.environments, jobs)
 
 
 def ran(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

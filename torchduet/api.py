@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,6 @@ from runner.store.calibrations import read_calibrations
 from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     HERE,
-    Candidates,
     absolute,
     candidates_for,
     check_in_a_worker,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     import torch
 
     from harness.workload import Workload
-    from torchduet.asked import Given
+    from torchduet.asked import Compile, Given
 
 MODES = (Mode.TRAINING.value, Mode.INFERENCE.value)
 NOT_ISOLATED = "not isolated: measured in the calling process, where other work may disturb the times"
@@ -129,15 +128,15 @@ def compare(
         protocol = replace(job.protocol, optimizer=updates[0], scheduler=updates[1])
         job = replace(job, case=replace(job.case, suite=absolute(job.case.suite)), protocol=protocol)
     check_settings(job, isolated=named)
-    chosen = candidates_for(compilers, isolated=named)
-    job = replace(job, candidates=chosen.names, own_compilers=dict(chosen.own))
+    names, own, here = candidates_for(compilers, isolated=named)
+    job = replace(job, candidates=names, own_compilers=own)
     if workload is None:
         check_in_a_worker(job)
     else:
         check_workload(workload, job)
     before = () if mode is not None else (_note_on_mode(module, job.case.mode),)
     after = () if workload is None else (NOT_ISOLATED,)
-    measure = partial(_records, workload, chosen, progress, (before, after))
+    measure = partial(_records, workload, here, progress, (before, after))
     records, folder = measure(job, output_dir)
     return Result(
         records=records,
@@ -149,7 +148,7 @@ def compare(
 
 def _records(
     workload: Workload | None,
-    chosen: Candidates,
+    here: Mapping[str, Compile],
     progress: bool | None,
     notes: tuple[tuple[str, ...], tuple[str, ...]],
     job: Job,
@@ -165,7 +164,7 @@ def _records(
         folder = new_folder(path, job)
         log = folder.open_case(job)
         records = []
-        for measured in _measured(job, workload, chosen, folder, log, view):
+        for measured in _measured(job, workload, here, folder, log, view):
             record = replace(measured, notes=(*before, *measured.notes, *after))
             folder.append(record)
             if output_dir is None and record.failure is not None:  # the folder will be deleted
@@ -176,7 +175,7 @@ def _records(
 
 
 def _measured(
-    job: Job, workload: Workload | None, chosen: Candidates, folder: RunFolder, log: Path, seen: View
+    job: Job, workload: Workload | None, here: Mapping[str, Compile], folder: RunFolder, log: Path, seen: View
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
     place = Place(logs={"": folder.relative(log)}, folder=log.parent)
@@ -192,7 +191,7 @@ def _measured(
         return measure_job(job, context, log)
 
     def launch(_: Job) -> AbstractContextManager[LocalWorker]:
-        return nullcontext(LocalWorker(lambda _: workload, chosen.here, log, context.doing))
+        return nullcontext(LocalWorker(lambda _: workload, here, log, context.doing))
 
     # a command cannot name a module of this process
     return JobRun(job, launch, replace(context, reproduce=lambda *_: "")).run()

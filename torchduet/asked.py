@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +20,7 @@ from harness.backends import (
 from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
 from harness.schema import Job, Mode, Protocol
-from harness.settings import placed
+from harness.settings import Kind, placed
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
@@ -97,17 +97,13 @@ def refuse_given(**arguments: Any) -> None:
             raise UsageError(f"{name}: a model by name has its own; return it from the function")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """``names`` in the given order. ``own``: label -> function's source; ``here``: label -> its function."""
+def candidates_for(
+    given: Given | Sequence[Given], *, isolated: bool
+) -> tuple[tuple[str, ...], dict[str, str], dict[str, Compile]]:
+    """The names in the given order; label -> the function's source; label -> the function itself.
 
-    names: tuple[str, ...]
-    own: Mapping[str, str] = field(default_factory=dict)
-    here: Mapping[str, Compile] = field(default_factory=dict)
-
-
-def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candidates:
-    """The candidates. ``isolated``: a worker process compiles and must import functions by name."""
+    ``isolated``: a worker process compiles and must import functions by name.
+    """
     alone = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
     wanted: list[Any] = [given] if alone else [*cast("Sequence[Given]", given)]
     if not wanted:
@@ -120,7 +116,7 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
     labels = _labels([each for each in wanted if not isinstance(each, str)])
     names, own = named_compilers([labels.get(id(each), str(each)) for each in wanted], "compilers")
     if isolated:
-        return Candidates(names=names, own=own)
+        return names, own, {}
     functions: dict[str, Given] = {labels[id(each)]: each for each in wanted if not isinstance(each, str)}
     try:
         here = {name: own_backend(name, function) for name, function in (functions | own).items()}
@@ -133,7 +129,7 @@ def candidates_for(given: Given | Sequence[Given], *, isolated: bool) -> Candida
             raise unknown("compilers", compiler_of(name), "compiler", known)
         if why := why_no_own_setting(name):
             raise UsageError(f"compilers: {why}")
-    return Candidates(names=names, own=own, here=here)
+    return names, own, here
 
 
 def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
@@ -176,11 +172,9 @@ def check_workload(workload: Workload, job: Job) -> None:
     """Raises ``UsageError`` for an unknown setting of inductor, or a model that cannot be trained."""
     from harness.loading.given import why_not_trainable
 
-    why = why_no_such_setting(job.options.inductor_config)
-    if why is not None:
+    if why := why_no_such_setting(job.options.inductor_config):
         raise UsageError(f"options.inductor_config: {why}")
-    why = why_not_trainable(workload) if job.case.mode is Mode.TRAINING else None
-    if why is not None:
+    if job.case.mode is Mode.TRAINING and (why := why_not_trainable(workload)):
         raise UsageError(in_python(f"model: {why}"))
 
 
@@ -236,10 +230,7 @@ def check_settings(job: Job, *, isolated: bool) -> None:
 
 def absolute(source: str) -> str:
     """``file.py:function`` with the file's absolute path. ``UsageError`` if there is no such file."""
-    try:
-        return placed(source)
-    except ValueError as error:
-        raise UsageError(f"{source}: {error}") from None
+    return str(value_of(source, Kind(placed), source))
 
 
 def new_folder(path: str | Path, job: Job) -> RunFolder:

@@ -36,29 +36,23 @@ ALONE = threading.RLock()
 @contextmanager
 def left_as_it_was() -> Iterator[None]:
     """Gradients on and autocast off inside; restores the caller's settings and generators at the end."""
-    with ALONE:
-        yield from _left_as_it_was()
-
-
-def _left_as_it_was() -> Iterator[None]:
     import torch
 
-    settings = [(read, write, _read(read)) for read, write in _settings()]
-    generators = _generators()
-    try:
-        with contextlib.ExitStack() as plain:
-            plain.enter_context(torch.inference_mode(mode=False))
-            plain.enter_context(torch.enable_grad())
-            for kind in devices.KINDS:
-                if kind is type(devices.CPU) or kind().in_use():
-                    plain.enter_context(torch.autocast(kind.type, enabled=False))
-            yield
-    finally:
-        puts = [partial(_put_back, *setting) for setting in settings]
-        steps: list[Callable[[], object]] = [*generators, *puts, _empty]
-        for step in steps:
-            with contextlib.suppress(Exception):  # a broken device costs no other setting, and no record
-                step()
+    with ALONE:
+        settings = [partial(_put_back, read, write, _read(read)) for read, write in _settings()]
+        steps: list[Callable[[], object]] = [*_generators(), *settings, _empty]
+        try:
+            with contextlib.ExitStack() as plain:
+                plain.enter_context(torch.inference_mode(mode=False))
+                plain.enter_context(torch.enable_grad())
+                for kind in devices.KINDS:
+                    if kind is type(devices.CPU) or kind().in_use():
+                        plain.enter_context(torch.autocast(kind.type, enabled=False))
+                yield
+        finally:
+            for step in steps:
+                with contextlib.suppress(Exception):  # a broken device costs no other setting, and no record
+                    step()
 
 
 def _put_back(read: Callable[[], Any], write: Callable[[Any], object], before: Any) -> None:

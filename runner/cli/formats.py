@@ -30,8 +30,3 @@ FORMAT = flag(
 def formats_asked(given: Given) -> frozenset[str] | None:
     """The requested formats. None: all. ``UsageError`` for an unknown format."""
     return frozenset(read_row(Row(flags=(FORMAT,), many=True), given, ())) or None
-
-
-def printed(formats: frozenset[str] | None) -> bool:
-    """Whether the tables are printed on the console."""
-    return formats is None or CONSOLE in formats

@@ -19,7 +19,7 @@ from runner.analysis.derive import summarize
 from runner.analysis.verdicts.parity import is_plain_pass
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
-from runner.cli.formats import printed
+from runner.cli.formats import CONSOLE
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
@@ -163,18 +163,19 @@ def _show(
 ) -> None:
     """Writes the files and prints the report, which ends with the answer and the path of report.html."""
     files = render_all(summary, formats)
+    printed = formats is None or CONSOLE in formats
     try:
         folder.write_derived(files)
     except UsageError:  # a full disk does not hide the numbers
         print_report(summary, console)
         raise
-    if printed(formats):
+    if printed:
         print_report(summary, console)
     if traces := len([*folder.path.glob("cases/*/trace-*.json")]):
         say(console, f"{counted(traces, 'trace')} for ui.perfetto.dev: {folder.path}/cases/*/trace-*.json")
     if unfinished:
         say(console, unfinished)
-    if printed(formats):
+    if printed:
         print_answer(summary, console)
     say(console, f"Report: {folder.path / PAGE}" if PAGE in files else f"Files: {folder.path}")
 

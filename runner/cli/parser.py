@@ -158,20 +158,11 @@ def flags() -> Iterator[Flag]:
 
 
 def add_flag(group: argparse._ActionsContainer, flag: Flag) -> None:
-    if flag.metavar is None:
-        group.add_argument(*flag.names, dest=flag.key, action="store_true", help=flag.help)
-    elif flag.many or flag.listed:
-        group.add_argument(*flag.names, dest=flag.key, action="append", metavar=flag.metavar, help=flag.help)
-    else:
-        group.add_argument(
-            *flag.names,
-            dest=flag.key,
-            action=_Once,
-            nargs=flag.nargs,
-            const=flag.const,
-            metavar=flag.metavar,
-            help=flag.help,
-        )
+    how: dict[str, Any] = {"action": "store_true"}
+    if flag.metavar is not None:
+        action = "append" if flag.many or flag.listed else _Once
+        how = {"action": action, "metavar": flag.metavar, "nargs": flag.nargs, "const": flag.const}
+    group.add_argument(*flag.names, dest=flag.key, help=flag.help, **how)
 
 
 class _Once(argparse.Action):

@@ -42,16 +42,13 @@ def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
     if not console.is_terminal:
         yield PlainView(console, jobs)
         return
-    columns = (
+    # few refreshes: drawing takes CPU time from the measured worker
+    with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-    )
-    # few refreshes: drawing takes CPU time from the measured worker
-    with Progress(
-        *columns,
         console=console,
         refresh_per_second=2,
         speed_estimate_period=DAY_S,

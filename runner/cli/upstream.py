@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import Any
 
 from harness.loading.toml_file import read_toml
@@ -190,16 +189,14 @@ def _inductor_as(kind: str, _: str, typed: Typed) -> str:
     return f"measured as {kind}"
 
 
-SPECIAL: Mapping[str, Callable[[str, Typed], str]] = MappingProxyType(
-    {
-        "--device-index": _device_index,
-        "--amp-dtype": _amp_dtype,
-        "--output": _output,
-        "--disable-cudagraphs": _disable_cudagraphs,
-        "--compiled-autograd": partial(_inductor_as, "inductor_compiled_autograd"),
-        "--inductor-settings": _inductor_settings,
-    }
-)
+SPECIAL: Mapping[str, Callable[[str, Typed], str]] = {
+    "--device-index": _device_index,
+    "--amp-dtype": _amp_dtype,
+    "--output": _output,
+    "--disable-cudagraphs": _disable_cudagraphs,
+    "--compiled-autograd": partial(_inductor_as, "inductor_compiled_autograd"),
+    "--inductor-settings": _inductor_settings,
+}
 
 
 # -- values of flags that both have --------------------------------------------------------------------

@@ -152,15 +152,6 @@ def _alone(config: RunConfig) -> list[str]:
     return [name for name in config.compilers if not with_ranks(name)]
 
 
-def _sweeps(config: RunConfig, axis: str) -> bool:
-    return axis in dict(config.sweep)
-
-
-def _too_few(protocol: Protocol) -> bool:
-    least = protocol.min_rounds
-    return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
-
-
 NAME = re.compile(r"<([\w.]+)(?:=(\w+))?>")
 """In the sentence of a rule: the name of a setting, or of a setting with this value."""
 
@@ -222,7 +213,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
-    "them out": lambda c: _too_few(c.protocol),
+    "them out": lambda c: (c.protocol.repeat or math.inf) < c.protocol.min_rounds != Protocol().min_rounds,
     "<protocol.max_rounds>={c.protocol.max_rounds} is less than min_rounds={c.protocol.min_rounds}": (
         lambda c: c.protocol.max_rounds < c.protocol.min_rounds
     ),
@@ -235,13 +226,13 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.keep_dropout>=keep is for models of your own; in the models of {bundled}, dropout layers drop "
     "nothing": lambda c: c.protocol.keep_dropout and bool(_bundled(c)),
     "<sweep> sets the batch size; leave <changes.batch_size> and <changes.batch_sizes> out": lambda c: (
-        _sweeps(c, "batch") and bool(c.changes.batch_size or c.changes.batch_sizes)
+        "batch" in dict(c.sweep) and bool(c.changes.batch_size or c.changes.batch_sizes)
     ),
     "<sweep> sets the prompt; leave <changes.prompt_tokens> out": (
-        lambda c: _sweeps(c, "sequence") and c.changes.prompt_tokens is not None
+        lambda c: "sequence" in dict(c.sweep) and c.changes.prompt_tokens is not None
     ),
     "<sweep> sets the threads; leave <protocol.threads> out": (
-        lambda c: _sweeps(c, "threads") and c.protocol.threads is not None
+        lambda c: "threads" in dict(c.sweep) and c.protocol.threads is not None
     ),
     "<sweep>: name an axis once, with all its values": (lambda c: len(dict(c.sweep)) < len(c.sweep)),
     "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "

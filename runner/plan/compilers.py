@@ -48,21 +48,17 @@ def _known(text: str) -> str:
     """A candidate's name in one form: without spaces in its brackets."""
     compiler, settings = parts_of(text)
     if compiler not in backend_names() and not is_own_model(text):
-        raise ValueError(_unknown(compiler))
+        sentence = no_such(compiler, "compiler", backend_names())
+        if "did you mean" not in sentence:
+            sentence = (
+                f"there is no compiler called {compiler!r}; see --list-compilers, write a function of your "
+                "own as file.py:function, or use --backend for a name that is registered with torch.compile"
+            )
+        raise ValueError(sentence)
     twice = [key for key, count in Counter(part.partition("=")[0] for part in settings).items() if count > 1]
     if twice:
         raise ValueError(f"{text!r} has {twice[0]} more than once")
     return _placed(named(compiler, map(key_value, settings)))
-
-
-def _unknown(name: str) -> str:
-    sentence = no_such(name, "compiler", backend_names())
-    if "did you mean" in sentence:
-        return sentence
-    return (
-        f"there is no compiler called {name!r}; see --list-compilers, write a function of your own "
-        "as file.py:function, or use --backend for a name that is registered with torch.compile"
-    )
 
 
 def spelled_compilers(names: Sequence[str]) -> Spelled:

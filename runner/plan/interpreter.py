@@ -50,20 +50,12 @@ def worker_environment(
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment.update(HUB_ONLINE if online else HUB_OFFLINE)
     environment.update(thread_variables(threads))
-    environment.update(cache_settings(caches))
+    if caches is not None:
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
+        environment["TRITON_CACHE_DIR"] = str(caches / "triton")
     if preload is not None:
         environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
     return environment
-
-
-def cache_settings(caches: Path | None) -> dict[str, str]:
-    """Environment variables that keep torch's compile caches in this folder."""
-    if caches is None:
-        return {}
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        "TRITON_CACHE_DIR": str(caches / "triton"),
-    }
 
 
 def exit_name(code: int) -> str:

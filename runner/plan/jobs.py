@@ -15,7 +15,7 @@ from harness.loading.suite_files import cases_of, load_suite
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Setting
 from runner.errors import UsageError, unknown
 from runner.plan.batch_sizes import BATCH_SIZE_FILE
-from runner.plan.config import Changes, RunConfig, Selection
+from runner.plan.config import Changes, RunConfig
 from runner.plan.partition import balanced
 from runner.plan.probe import LIMIT_S, ask_suite, limit_for, listed_cases
 from runner.plan.sweep import check_stream, points
@@ -221,33 +221,23 @@ def _no_model(
 def _selected(
     suite: str, config: RunConfig, setting: Setting, named: tuple[str, ...], catalog: Catalog
 ) -> tuple[Case, ...]:
-    offered = catalog.cases(suite, setting)
-    listed = {case.name for case in offered}
-    selection = dataclasses.replace(config.selection, only=named)
-    cases = select(offered, selection, narrowed=bool(config.selection.only))
-    beyond = [name for name in named if name not in listed]
-    more = [name for name in beyond if not any(re.search(pattern, name) for pattern in selection.excludes)]
-    return (*cases, *(catalog.cases_of(suite, setting, more) if more else ()))
+    """The selected cases in the suite's order, then those of its library. ``named``: by ``--only``."""
+    selection, offered = config.selection, catalog.cases(suite, setting)
 
-
-def select(offered: tuple[Case, ...], selection: Selection, *, narrowed: bool) -> tuple[Case, ...]:
-    """The cases that the selection names, in the suite's order.
-
-    ``selection.only`` are full names in this suite. ``narrowed``: ``--only`` was given, for any suite.
-    """
+    def excluded(name: str) -> bool:
+        return any(re.search(pattern, name) for pattern in selection.excludes)
 
     def wanted(case: Case) -> bool:
-        if any(re.search(pattern, case.name) for pattern in selection.excludes):
-            return False
-        if narrowed or selection.filters:
-            fits = any(re.search(pattern, case.name) for pattern in selection.filters)
-            return case.name in selection.only or fits
+        if selection.only or selection.filters:
+            return case.name in named or any(re.search(pattern, case.name) for pattern in selection.filters)
         return ON_REQUEST not in case.tags
 
-    chosen = tuple(case for case in offered if wanted(case))
-    if selection.quick and not narrowed:
-        return tuple(case for case in chosen if QUICK in case.tags) or chosen[:2]
-    return chosen
+    cases = [case for case in offered if wanted(case) and not excluded(case.name)]
+    if selection.quick and not selection.only:
+        cases = [case for case in cases if QUICK in case.tags] or cases[:2]
+    listed = {case.name for case in offered}
+    more = [name for name in named if name not in listed and not excluded(name)]
+    return (*cases, *(catalog.cases_of(suite, setting, more) if more else ()))
 
 
 def _nothing_selected(config: RunConfig, mode: Mode, catalog: Catalog) -> str:

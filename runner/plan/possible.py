@@ -20,20 +20,14 @@ from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wr
 
 def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tuple[Job, ...]:
     """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run."""
-    _check_hardware(jobs)
+    check_hardware(jobs)
     if not config.environments:
         jobs = with_availability(jobs, asking_for(jobs), skip=skip)
     check_jobs(jobs)
     return jobs
 
 
-def check_machine(jobs: Sequence[Job]) -> None:
-    """``UsageError`` if this machine lacks the CPUs, the devices or a user's file of a run that goes on."""
-    _check_hardware(jobs)
-    check_jobs(jobs)
-
-
-def _check_hardware(jobs: Sequence[Job]) -> None:
+def check_hardware(jobs: Sequence[Job]) -> None:
     """``UsageError`` if this machine lacks the CPUs or the devices of a job."""
     for threads in {job.protocol.threads for job in jobs}:
         check_threads(threads)
@@ -71,6 +65,5 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         return
     environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)
     python = environments[0].python if environments else None
-    why = what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s)
-    if why is not None:
+    if why := what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s):
         raise UsageError(why)

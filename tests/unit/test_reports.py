@@ -22,8 +22,7 @@ from harness.schema import Protocol, Scalar, Status
 from runner import reports
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.derive import summarize
-from runner.cli.formats import CONSOLE, formats_asked
-from runner.cli.formats import printed as on_console
+from runner.cli.formats import formats_asked
 from runner.reports import field_csv, formats, markdown, render_all, speedup_plot
 from runner.reports.parts.averages import averages_tables
 from tests.factories import HOSTILE_NAMES, accuracy_run, known, make_job, make_record, printed, synthetic_run
@@ -241,9 +240,6 @@ def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
 def test_words_are_taken_in_any_case_and_none_means_all() -> None:
     assert formats_asked({}) is None
     assert formats_asked({"format": ["HTML,console"]}) == frozenset({"html", "console"})
-    assert on_console(None)
-    assert on_console(frozenset({CONSOLE}))
-    assert not on_console(frozenset({"html"}))
 
 
 def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from runner.errors import UsageError
 from runner.plan import allocators
 from runner.plan.checks import run_config
 from runner.plan.config import QUICK, RunConfig, Selection, Where
-from runner.plan.environments.prepare import named as in_environments
+from runner.plan.environments.plan import named as in_environments
 from runner.plan.environments.spec import EnvSpec
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words

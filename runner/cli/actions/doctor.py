@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,12 +55,10 @@ def parse(given: Given) -> str | None:
 def perform(request: str | None, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    return examine(Console(), measure=partial(measured, request))
+    return examine(Console(), None, partial(measured, request))
 
 
-def examine(
-    console: Console, machine: Machine | None = None, measure: Callable[[], Record] | None = None
-) -> int:
+def examine(console: Console, machine: Machine | None, measure: Callable[[], Record]) -> int:
     """Prints the checks, then the noise. The exit code is 0 if the noise could be measured."""
     from runner.cli.machine import checked, this_machine
     from runner.reports.parts.grid import say
@@ -75,7 +72,7 @@ def examine(
     advice = sum(bool(check.advice) for check in checks)
     say(console, f"{advice} to look at.\n" if advice else "Nothing to change.\n")
     say(console, f"Eager against itself, up to {MOST_ROUNDS} rounds in a worker (a few seconds) ...")
-    record = (measure or measured)()
+    record = measure()
     for line in noise_lines(record, read_calibrations()):
         say(console, f"  {line}")
     return OK if record.samples is not None else FAILURES
@@ -127,8 +124,7 @@ def noise_job(device: str = "cpu") -> Job:
     from runner.analysis.comparison import CONTROL
 
     case = Case(suite=SPECIMEN, name="make", mode=Mode.TRAINING, batch_size=None, published_batch_size=None)
-    protocol = replace(
-        Protocol(),
+    protocol = Protocol(
         accuracy=False,
         max_rounds=MOST_ROUNDS,
         max_measure_s=MOST_S,

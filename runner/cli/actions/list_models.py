@@ -9,6 +9,7 @@ from runner.cli.actions.measure import planned
 from runner.cli.exit_codes import OK
 from runner.labels import batch_text, plain, suite_labels
 from runner.plan.config import RunConfig
+from runner.plan.environments.plan import named
 from runner.plan.jobs import ON_REQUEST, catalog_for, plan, setting_for
 from runner.plan.partition import our_part
 
@@ -21,12 +22,8 @@ def parse(given: Given) -> RunConfig:
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:
     catalog = catalog_for(config)
-    jobs = plan(config, catalog)
-    if config.environments:  # the part of a plan depends on their names
-        from runner.plan.environments import prepare
-
-        jobs = prepare.named(config.environments, jobs)
-    jobs = our_part(config.partition, jobs)
+    # the part of a plan depends on the names of environments
+    jobs = our_part(config.partition, named(config.environments, plan(config, catalog)))
     for suite in config.suites:
         selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
         offered = [
@@ -34,8 +31,8 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
             for mode in config.modes
             for case in catalog.cases(suite, setting_for(config, config.devices[0], mode))
         ]
-        named = bool(config.selection.only or config.selection.filters or config.partition.total)
-        on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not named}
+        asked = bool(config.selection.only or config.selection.filters or config.partition.total)
+        on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not asked}
         for case in (*selected.values(), *on_request.values()):
             notes = "" if case.name in selected else "  (only when named)"
             notes += f"  (skipped: {case.skip})" if case.skip else ""

@@ -18,7 +18,7 @@ from runner.plan.checks import check_where, run_config, where_asked
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
-from runner.plan.possible import check_machine, possible_here
+from runner.plan.possible import check_hardware, check_jobs, possible_here
 from runner.plan.settings import listed, read
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
         check_still_there(jobs)
     if request.where.executor == "local":
-        check_machine(jobs)  # a failure for lack of a device would count as measured
+        check_hardware(jobs)  # a failure for lack of a device would count as measured
+        check_jobs(jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
 

@@ -9,6 +9,7 @@ from runner.cli.actions.measure import planned
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import OK
 from runner.plan.config import RunConfig
+from runner.plan.environments.plan import named
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part
 
@@ -26,11 +27,6 @@ def parse(given: Given) -> RunConfig:
 
 
 def perform(config: RunConfig, argv: Sequence[str]) -> int:
-    jobs = plan(config)
-    if config.environments:
-        from runner.plan.environments.prepare import named
-
-        jobs = named(config.environments, jobs)
-    for job in our_part(config.partition, jobs):
+    for job in our_part(config.partition, named(config.environments, plan(config))):
         print(job_command(job))
     return OK

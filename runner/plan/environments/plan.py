@@ -10,6 +10,7 @@ from harness.devices import type_of
 from harness.schema import Environment, Job, of_environment
 from runner.errors import UsageError
 from runner.plan.compilers import ALWAYS_HERE, Usable
+from runner.plan.environments.spec import EnvSpec
 
 EAGER = "eager"
 
@@ -38,6 +39,19 @@ def split_candidate(job: Job, candidate: str) -> tuple[str, Environment]:
         if candidate.endswith(ending):
             return candidate.removesuffix(ending), environment
     raise LookupError(f"{candidate!r} does not belong to an environment of the job")
+
+
+def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """The jobs in environments that are neither made nor checked, to print commands."""
+    if not asked:
+        return tuple(jobs)
+    environments = tuple(Environment(name=spec.name, python="", asked=spec.text) for spec in asked)
+    return tuple(
+        dataclasses.replace(
+            job, candidates=candidates_in(job.candidates, environments), environments=environments
+        )
+        for job in jobs
+    )
 
 
 def in_environments(

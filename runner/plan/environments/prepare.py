@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from runner.errors import UsageError
 from runner.labels import plain
 from runner.plan.compilers import Usable
 from runner.plan.environments.make import Say, interpreter_with
-from runner.plan.environments.plan import candidates_in, in_environments
+from runner.plan.environments.plan import in_environments
 from runner.plan.environments.probe import Facts, probe, same, versions_text
 from runner.plan.environments.spec import DIFFERENT, EnvSpec
 from runner.plan.probe import asking_for
@@ -36,17 +35,6 @@ def prepared(
         return asking_for(jobs, environment.python)(device_type, names)
 
     return in_environments(jobs, tuple(checked), ask, skip=skip), {"environments": facts}
-
-
-def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """The jobs in environments that are neither made nor checked, to print commands."""
-    environments = tuple(Environment(name=spec.name, python="", asked=spec.text) for spec in asked)
-    return tuple(
-        dataclasses.replace(
-            job, candidates=candidates_in(job.candidates, environments), environments=environments
-        )
-        for job in jobs
-    )
 
 
 def say(line: str) -> None:

@@ -14,9 +14,8 @@ from harness.devices import PLATFORMS
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.interpreter import base_environment, exit_name, worker_environment
-from runner.plan.probe import NoAnswer, printed_by
+from runner.plan.probe import LIMIT_S, NoAnswer, printed_by
 
-TIMEOUT_S = 180.0  # importing torch from a cold disk
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 0)
 NOT_COMPARED = ("devices", "prefix")
@@ -32,7 +31,7 @@ def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
     shown = plain(str(python))
     command = [str(python), "-m", "harness.probes.environment"]
     try:
-        lines, code, log = printed_by(command, worker_environment(None, base_environment()), TIMEOUT_S)
+        lines, code, log = printed_by(command, worker_environment(None, base_environment()), LIMIT_S)
     except NoAnswer as error:
         why = str(error).removeprefix("it ")
         raise UsageError(f"{flag}: {name}: {shown} {why}; check that it can import torch") from None
@@ -49,8 +48,7 @@ def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
             facts.update(content if isinstance(content, dict) else {})
     if "python" not in facts:
         raise UsageError(f"{flag}: {name}: {shown} is not a working Python ({last})")
-    why_not = _why_not(facts, code, last)
-    if why_not is not None:
+    if why_not := _why_not(facts, code, last):
         raise UsageError(f"{flag}: {name}: {why_not}")
     return facts
 
