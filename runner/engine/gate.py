@@ -99,9 +99,10 @@ class DeviceGate:
             self.enter(seat, then)
         return self._clock() - began
 
-    def others_are_open(self, seat: Seat) -> bool:
+    def open_beside(self, seat: Seat) -> int:
+        """How many other jobs may hold memory."""
         with self._changed:
-            return self._open_beside(seat) > 0
+            return sum(other.state not in CLOSED for other in self._seats if other is not seat)
 
     # -- decisions, with the lock held ---------------------------------------------------------
 
@@ -117,7 +118,7 @@ class DeviceGate:
         if seat.state is State.WANTS_TO_BE_TIMED:
             return self._may_be_timed(seat)
         if seat.state is State.WANTS_TO_BE_ALONE:
-            return not self._open_beside(seat)
+            return not self.open_beside(seat)
         return self._may_prepare(seat)
 
     def _may_prepare(self, seat: Seat) -> bool:
@@ -127,7 +128,7 @@ class DeviceGate:
         first = {State.COMES, State.WANTS_TO_PREPARE}
         if any(o.state in SINGLE or (o.state in first and o.number < seat.number) for o in others):
             return False
-        beside = self._open_beside(seat)
+        beside = self.open_beside(seat)
         return not beside or self._room(beside)
 
     def _may_be_timed(self, seat: Seat) -> bool:
@@ -137,10 +138,6 @@ class DeviceGate:
             and all(other.state in WAITING for other in self._seats)
             and seat is min(waiting, key=lambda other: other.number)
         )
-
-    def _open_beside(self, seat: Seat) -> int:
-        """How many other jobs may hold memory."""
-        return sum(other.state not in CLOSED for other in self._seats if other is not seat)
 
 
 class Seat:
@@ -193,7 +190,7 @@ class Seat:
 
     def asks_to_be_alone(self) -> bool:
         """Whether other jobs held memory, too. If so, the next ``preparing`` waits until it is alone."""
-        if self.state is State.ALONE or not self._gate.others_are_open(self):
+        if self.state is State.ALONE or not self._gate.open_beside(self):
             return False
         self._gate.enter(self, State.MUST_BE_ALONE)
         return True
