@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -232,17 +232,8 @@ STREAMED = (EAGER_START, *STRATEGIES)
 """The starts of ``--compile-runs``, ``--start-up`` and ``--shapes``, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begins:
-    """What the processes of a candidate find in a round."""
-
-    caches: Path  # of its cold start
-    stored: Path  # files that its cold start wrote
-
-    def file(self, start: str) -> Path | None:
-        """What this start needs; None: nothing."""
-        files = {WARM: self.caches, CACHE_FILE: self.stored / CACHES, PACKAGE: self.stored / LIBRARY}
-        return files.get(start)
+NEEDS = {WARM: "caches", CACHE_FILE: f"stored/{CACHES}", PACKAGE: f"stored/{LIBRARY}"}
+"""What a start finds among the files of its candidate's cold start; every other start: nothing."""
 
 
 def with_fresh_runs(
@@ -298,17 +289,16 @@ def _rounds(
     for number in range(rounds if candidates else 0):
         order = round_order(names, job.protocol, number)
         for start, (place, name) in product(starts, enumerate(order)):
-            begins = Begins(caches=folder / f"{place}-caches", stored=folder / f"{place}-stored")
-            needed = begins.file(start)
+            own = folder / str(place)
             if (
                 (start == EAGER_START) != (name in eager)
-                or (needed is not None and not needed.exists())
+                or (start in NEEDS and not (own / NEEDS[start]).exists())
                 or ended & {(name, start), (name, COLD)}
             ):
                 continue
             if stop():
                 return
-            compilation = _begun(job, name, start, number, begins, run, races=races)
+            compilation = _begun(job, name, start, number, own, run, races=races)
             if compilation is None:
                 continue  # ``stop()`` became true, or an interrupted run has its record
             if compilation.failure:
@@ -319,17 +309,16 @@ def _rounds(
 
 
 def _begun(
-    job: Job, name: str, start: str, number: int, begins: Begins, run: Run, *, races: bool
+    job: Job, name: str, start: str, number: int, folder: Path, run: Run, *, races: bool
 ) -> Compilation | None:
-    needed = begins.file(start)
-    size = bytes_of(needed) if races and needed is not None else None
+    size = bytes_of(folder / NEEDS[start]) if races and start in NEEDS else None
 
     def record_of(what: str, *, accuracy: bool) -> Record | None:
-        beside = begins.caches.with_name(f"{begins.caches.name}-{what}-{start.replace(' ', '-')}")
-        caches = begins.caches if start in (COLD, WARM) else beside
-        for path in (caches, begins.stored):
-            path.mkdir(exist_ok=True)
-        alone = _only(job, name, start if races else "", begins.stored, accuracy=accuracy)
+        own = NEEDS[WARM] if start in (COLD, WARM) else f"{what}-{start.replace(' ', '-')}"
+        caches, stored = folder / own, folder / "stored"
+        for path in (caches, stored):
+            path.mkdir(parents=True, exist_ok=True)
+        alone = _only(job, name, start if races else "", stored, accuracy=accuracy)
         if job.options.strategy:
             alone = replace(alone, options=replace(job.options, strategy=start))
         return next((r for r in run(alone, caches) if isinstance(r, Record)), None)
