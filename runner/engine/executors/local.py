@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.devices import type_of
@@ -53,14 +53,6 @@ if the run is killed, the processes of paused jobs are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    """An event in the queue. ``handled`` is set when the caller has finished with it."""
-
-    event: Event
-    handled: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
     """A job of a lane."""
 
@@ -95,7 +87,9 @@ class Lanes:
         self._stop = stop
         self._ahead = ahead
         self._room = room
-        self._mail: queue.SimpleQueue[_Letter | BaseException | None] = queue.SimpleQueue()
+        # an event, and what is set when the caller has finished with it; or how a lane ended
+        self._mail: queue.SimpleQueue[tuple[Event, threading.Event] | BaseException | None]
+        self._mail = queue.SimpleQueue()
         self._failed = threading.Event()
         self._abandoned = abandoned or threading.Event()
 
@@ -107,11 +101,12 @@ class Lanes:
         try:
             while len(ends) < len(threads):
                 letter = self._mail.get()
-                if not isinstance(letter, _Letter):
+                if not isinstance(letter, tuple):
                     ends.append(letter)
                     continue
-                yield letter.event
-                letter.handled.set()
+                event, handled = letter
+                yield event
+                handled.set()
         finally:
             self._abandoned.set()
             for thread in threads:
@@ -179,15 +174,15 @@ class Lanes:
         if self._abandoned.is_set():
             raise Abandoned
 
-    def _tell(self, event: Event) -> _Letter:
+    def _tell(self, event: Event) -> threading.Event:
         self._check()
-        letter = _Letter(event=event)
-        self._mail.put(letter)
-        return letter
+        handled = threading.Event()
+        self._mail.put((event, handled))
+        return handled
 
     def _deliver(self, record: Record) -> None:
-        letter = self._tell(record)
-        while not letter.handled.wait(CHECK_S):
+        handled = self._tell(record)
+        while not handled.wait(CHECK_S):
             self._check()
 
 

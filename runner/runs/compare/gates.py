@@ -142,9 +142,7 @@ def _slower(changes: RunChanges, gate: Gate) -> GateResult:
         if estimate.interval and q < changes.limits.alpha
         if min(sign * end for end in estimate.interval) > limit
     ]
-    controlled = (
-        changes.paired or gate.kind == "compile" or any(control.speedup for control in changes.controls)
-    )
+    controlled = changes.paired or gate.kind == "compile" or any(c.speedup for c in changes.controls)
     if cases and not controlled and any(changes.crowded):
         raise UsageError(
             f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "

@@ -210,9 +210,8 @@ def lists(changes: RunChanges) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Everything except the times, worst first: title and cases of each list that is not empty."""
     seconds = _both(lambda side: side.compile_s, lambda value: f"{seconds_text(value)} s")
     compiled = _changed(changes, lambda c: c.compile_factor, COMPILE_FACTOR, seconds)
-    memory = _changed(
-        changes, lambda c: c.memory_factor, MEMORY_FACTOR, _both(lambda side: side.memory_ratio, ratio_text)
-    )
+    ratios = _both(lambda side: side.memory_ratio, ratio_text)
+    memory = _changed(changes, lambda c: c.memory_factor, MEMORY_FACTOR, ratios)
     sides = [side.comparison for change in changes.changes for side in (change.first, change.second)]
     once = " (timed once: no interval)" if all(len(side.compilations_s) < 2 for side in sides) else ""
     latency = f"Compilation latency changed by more than {COMPILE_FACTOR - 1:.0%}{once}"
