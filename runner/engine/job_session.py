@@ -33,14 +33,7 @@ from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds
 from runner.engine.replies import Measured
 from runner.engine.stopping import STOPPED, Decision, decide
-from runner.engine.worker_session import (
-    CallFailed,
-    CandidateState,
-    Launch,
-    Part,
-    WorkerSession,
-    parts_of,
-)
+from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate
 from runner.store.calibrations import matching
