@@ -369,7 +369,6 @@ def _has_compiler(job: Job, candidate: str) -> bool:
 
 
 def _eager_of(job: Job, candidate: str) -> str:
-    """Eager of the candidate's environment."""
     return of_environment(EAGER, split_candidate(job, candidate)[1].name) if job.environments else EAGER
 
 

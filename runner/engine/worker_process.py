@@ -119,7 +119,6 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         return end
 
     def activity(self) -> Activity:
-        """The worker's current activity, from its status page."""
         return self._page.read()
 
     def __exit__(self, *_: object) -> None:

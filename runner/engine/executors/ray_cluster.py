@@ -247,7 +247,6 @@ class RayExecutor:
             yield JobEnded(job=task.work.job)
 
     def _events(self, message: Mapping[str, Any], task: _Task, cases: Cases) -> Events:
-        """What a message says about its job."""
         job = task.work.job
         if "node" in message:
             if task.node is None:

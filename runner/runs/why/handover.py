@@ -29,7 +29,6 @@ FACTS = ("torch", "python", "cpu", "threads")
 
 
 def hand_over(folder: Path, trace: Path, why: Why) -> None:
-    """Writes the files into this folder."""
     count: Counter[str] = Counter()
     for log in sorted(trace.glob("*.log")):
         for name, payload in entries(log.read_text(encoding="utf-8", errors="replace")):
