@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, auto
 
 CHECK_S = 0.5  # a waiting job looks this often at the free memory, and whether the run was abandoned
@@ -40,6 +41,7 @@ CLOSED = {State.COMES, State.WANTS_TO_PREPARE, State.WANTS_TO_BE_ALONE}
 SINGLE = {State.MUST_BE_ALONE, State.WANTS_TO_BE_ALONE, State.ALONE}
 
 
+@dataclass(slots=True, eq=False)
 class DeviceGate:
     """The gate of one device. Each lane of jobs has a ``Seat``, and all seats are made before jobs start.
 
@@ -47,21 +49,15 @@ class DeviceGate:
     while a job waits, and raises an exception to end the job.
     """
 
-    def __init__(
-        self,
-        ahead: int = 1,
-        *,
-        room: Callable[[int], bool] = lambda _: True,
-        check: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._ahead = ahead
-        self._room = room
-        self._check = check
-        self._clock = clock
-        self._seats: list[Seat] = []
-        self._timing = False  # prepared jobs are timed now; no job may prepare
-        self._changed = threading.Condition()  # a thread that holds it may take it again
+    ahead: int = 1
+    _: KW_ONLY
+    room: Callable[[int], bool] = lambda _: True
+    check: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    _seats: list[Seat] = field(init=False, default_factory=list)
+    _timing: bool = field(init=False, default=False)  # prepared jobs are timed now; no job may prepare
+    # a thread that holds it may take it again
+    _changed: threading.Condition = field(init=False, default_factory=threading.Condition)
 
     def seat(self, number: int = 0) -> Seat:
         """A place for one more job at a time. ``number``: of its first job."""
@@ -89,19 +85,20 @@ class DeviceGate:
 
     def wait(self, seat: Seat, wanted: State, then: State) -> float:
         """Waits for the state ``then``; returns the seconds."""
-        began = self._clock()
+        began = self.clock()
         with self._changed:
             self.enter(seat, wanted)
             while not self._may_go_on(seat):
                 self._changed.wait(CHECK_S)
-                self._check()
+                self.check()
                 self._settle()  # the free memory changes without notice
             self.enter(seat, then)
-        return self._clock() - began
+        return self.clock() - began
 
-    def others_are_open(self, seat: Seat) -> bool:
+    def open_beside(self, seat: Seat) -> int:
+        """How many other jobs may hold memory."""
         with self._changed:
-            return self._open_beside(seat) > 0
+            return sum(other.state not in CLOSED for other in self._seats if other is not seat)
 
     # -- decisions, with the lock held ---------------------------------------------------------
 
@@ -117,18 +114,18 @@ class DeviceGate:
         if seat.state is State.WANTS_TO_BE_TIMED:
             return self._may_be_timed(seat)
         if seat.state is State.WANTS_TO_BE_ALONE:
-            return not self._open_beside(seat)
+            return not self.open_beside(seat)
         return self._may_prepare(seat)
 
     def _may_prepare(self, seat: Seat) -> bool:
         others = [other for other in self._seats if other is not seat]
-        if self._timing or sum(other.state is State.PREPARES for other in others) >= self._ahead:
+        if self._timing or sum(other.state is State.PREPARES for other in others) >= self.ahead:
             return False
         first = {State.COMES, State.WANTS_TO_PREPARE}
         if any(o.state in SINGLE or (o.state in first and o.number < seat.number) for o in others):
             return False
-        beside = self._open_beside(seat)
-        return not beside or self._room(beside)
+        beside = self.open_beside(seat)
+        return not beside or self.room(beside)
 
     def _may_be_timed(self, seat: Seat) -> bool:
         waiting = [other for other in self._seats if other.state is State.WANTS_TO_BE_TIMED]
@@ -137,10 +134,6 @@ class DeviceGate:
             and all(other.state in WAITING for other in self._seats)
             and seat is min(waiting, key=lambda other: other.number)
         )
-
-    def _open_beside(self, seat: Seat) -> int:
-        """How many other jobs may hold memory."""
-        return sum(other.state not in CLOSED for other in self._seats if other is not seat)
 
 
 class Seat:
@@ -193,7 +186,7 @@ class Seat:
 
     def asks_to_be_alone(self) -> bool:
         """Whether other jobs held memory, too. If so, the next ``preparing`` waits until it is alone."""
-        if self.state is State.ALONE or not self._gate.others_are_open(self):
+        if self.state is State.ALONE or not self._gate.open_beside(self):
             return False
         self._gate.enter(self, State.MUST_BE_ALONE)
         return True

@@ -14,7 +14,7 @@ from dataclasses import replace
 from harness.schema import Failure, Job, Record, Status
 from runner.engine import JobContext
 from runner.engine.job_session import Group, JobSession, JobState, Retry
-from runner.engine.worker_session import Launch
+from runner.engine.worker_session import CandidateState, Launch
 
 ISOLATED = ("isolated",)
 ALONE_FOR_MEMORY = "measured alone: beside other candidates, it ran out of memory"
@@ -77,7 +77,7 @@ class JobRun:
             why = self._why_not_run(candidate)
             if why is not None:
                 failure = Failure(kind="skipped", message=why, phase="plan")
-                record = self._state.record(candidate, Status.SKIP, ())
+                record = self._state.record(candidate, CandidateState(status=Status.SKIP))
                 yield replace(record, failure=failure, reproduce=f"{record.reproduce}{unless}")
 
 

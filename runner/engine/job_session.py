@@ -31,16 +31,9 @@ from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds
+from runner.engine.replies import Measured
 from runner.engine.stopping import STOPPED, Decision, decide
-from runner.engine.worker_session import (
-    Batch,
-    CallFailed,
-    CandidateState,
-    Launch,
-    Part,
-    WorkerSession,
-    parts_of,
-)
+from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate
 from runner.store.calibrations import matching
@@ -156,23 +149,16 @@ class JobState:
             return ()
         return (f"batch {self.batch_size} instead of {planned}: not enough memory",)
 
-    def record(
-        self,
-        candidate: str,
-        status: Status,
-        notes: tuple[str, ...],
-        failure: Failure | None = None,
-        state: CandidateState | None = None,
-    ) -> Record:
-        env = self._env(candidate)
-        reported, state = self.reported[env], state or CandidateState(status=status)
+    def record(self, candidate: str, state: CandidateState) -> Record:
+        env, failure = self._env(candidate), state.failure
+        reported = self.reported[env]
         assumed = None if state.samples is None else self.assumed(candidate, state.samples.baseline_s)
         if failure is not None:
             failure = replace(failure, log=failure.log or self.context.place.logs[env])
         return Record(
             job=self.job,
             candidate=candidate,
-            status=status,
+            status=state.status,
             parity=state.parity,
             samples=state.samples,
             metrics=state.metrics,
@@ -180,7 +166,7 @@ class JobState:
             environment={**program_facts(), **reported.environment},
             failure=failure,
             reproduce=self.context.reproduce(self.job, (candidate,)),
-            notes=notes,
+            notes=state.notes,
             started=self._started,
             ended=now(),
             env=env,
@@ -286,9 +272,8 @@ class JobSession:
         failures, key = self._state.failed_to_open, (part.eager, self._state.batch_size)
         if key in failures:
             return False
-        if self._state.asks_to_be_alone(failed.status, failed.failure):
-            return True
-        if self._state.omits_other_data(failed.failure):
+        lacked_memory = self._state.asks_to_be_alone(failed.status, failed.failure)
+        if lacked_memory or self._state.omits_other_data(failed.failure):
             return True
         failures[key] = failed
         return self._state.halves(failed.status)
@@ -318,10 +303,12 @@ class JobSession:
         failed = self._state.failed_to_open[BASELINE, self._state.batch_size]
         message = REFERENCE_LOST.format(name=reference, why=failed.failure.message)
         failure = replace(failed.failure, message=message, log=self._context.place.logs[reference])
-        return self._state.record(eager, failed.status, self._notes, failure)
+        state = CandidateState(status=failed.status, notes=self._notes, failure=failure)
+        return self._state.record(eager, state)
 
     def _failed(self, candidate: str, failed: CallFailed) -> Record:
-        return self._state.record(candidate, failed.status, self._notes, failed.failure)
+        state = CandidateState(status=failed.status, notes=self._notes, failure=failed.failure)
+        return self._state.record(candidate, state)
 
     def _prepare_all(self) -> Events:
         """Prepares the candidates, until ``stop()`` is true or a worker is lost."""
@@ -351,7 +338,7 @@ class JobSession:
         states = self._candidate_states
         rounds = PairedRounds(self._job, self._sessions, self._context.clock)
         while states:
-            batch = Batch()
+            batch = Measured(rounds=(), recompiled={})
             try:
                 rounds.warm_up(states)
                 decision = self._next(rounds)
@@ -397,7 +384,7 @@ class JobSession:
             state.rounds_ended = decision.reason if decision.rounds == 0 else STOPPED
         return True
 
-    def _take(self, batch: Batch) -> Events:
+    def _take(self, batch: Measured) -> Events:
         """Adds the batch to the candidates that did not recompile during it; discards the others' rounds."""
         for candidate, state in list(self._candidate_states.items()):
             if candidate not in batch.recompiled:
@@ -407,8 +394,9 @@ class JobSession:
             state.rounds.clear()
             if state.recompiling >= MAX_RECOMPILING_BATCHES:
                 del self._candidate_states[candidate]
-                failure = _recompiles(candidate, batch.reasons.get(candidate, ""))
-                yield self._state.record(candidate, Status.RECOMPILES, state.notes, failure, state)
+                state.status = Status.RECOMPILES
+                state.failure = _recompiles(candidate, batch.reasons.get(candidate, ""))
+                yield self._state.record(candidate, state)
 
     def _after(self, failed: CallFailed) -> Events:
         """The record of the candidate responsible for a failed call: the one that ran, or the only one.
@@ -432,8 +420,9 @@ class JobSession:
                 yield Retry(groups=tuple(((candidate,), notes) for candidate in self._candidates))
             blamed = here[0]
         state = states.pop(blamed)
-        status = Status.EAGER_FAIL_TO_RUN if failed.of_eager else failed.status
-        yield self._state.record(blamed, status, state.notes, failed.failure, state)
+        state.status = Status.EAGER_FAIL_TO_RUN if failed.of_eager else failed.status
+        state.failure = failed.failure
+        yield self._state.record(blamed, state)
         if failed.lost:
             states.clear()  # the others are measured again by fresh workers
 
@@ -445,7 +434,7 @@ class JobSession:
             state = self._candidate_states[candidate]
             if self._job.extras.localize and state.status is Status.FAIL_ACCURACY:
                 self._localize(candidate, state)
-            yield self._state.record(candidate, state.status, state.notes, state.failure, state)
+            yield self._state.record(candidate, state)
 
     def _localize(self, candidate: str, state: CandidateState) -> None:
         """Adds to the parity of a candidate that failed where it goes wrong, found by a fresh worker."""

@@ -65,11 +65,9 @@ class Workers:
             malloc=malloc_settings(job.extras.allocator),
             caches=caches,
         )
-        if job.environments:
-            variables = {**TAKING_TURNS, **variables}
-        if self.cpus:
-            variables = {**variables, CPUS: ",".join(map(str, self.cpus))}
-        return variables
+        turns = TAKING_TURNS if job.environments else {}
+        cpus = {CPUS: ",".join(map(str, self.cpus))} if self.cpus else {}
+        return {**turns, **variables, **cpus}
 
 
 def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Iterator[Record]:

@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.schema import BASELINE, WHOLE, Job, Protocol, Round, Samples
+from harness.schema import BASELINE, WHOLE, Job, Protocol, Round, Samples, Scalar
 from runner.engine import Pairs
+from runner.engine.replies import Measured
 from runner.engine.stopping import Decision
-from runner.engine.worker_session import Batch, CandidateState, WorkerSession
+from runner.engine.worker_session import CandidateState, WorkerSession
 
 
 class PairedRounds:
@@ -41,15 +42,12 @@ class PairedRounds:
             known = (session.warmed or {}).get("iterations_per_sample")
             self.iterations = max(self.iterations, int(known or 1))
 
-    def measure(self, decision: Decision, batch: Batch) -> None:
+    def measure(self, decision: Decision, batch: Measured) -> None:
         """Adds the decided rounds to the batch, or fewer if the time ends."""
         if not self._job.environments:
             (session,) = self.sessions
             timed = session.measure(rounds=decision.rounds, within_s=decision.within_s)
-            rounds = [
-                replace(timed_round, index=index)
-                for index, timed_round in enumerate(timed.rounds, self._number)
-            ]
+            rounds = tuple(replace(r, index=index) for index, r in enumerate(timed.rounds, self._number))
             batch.add(replace(timed, rounds=rounds))
             self._number += len(rounds)
             return
@@ -61,8 +59,8 @@ class PairedRounds:
             for session in turn_order(self.sessions, self._job.protocol, self._number):
                 turn = session.measure(iterations=self.iterations)
                 turns += turn.rounds
-                batch.add(replace(turn, rounds=[]))
-            batch.rounds.append(joined(turns, self._number))
+                batch.add(replace(turn, rounds=()))
+            batch.rounds += (joined(turns, self._number),)
             self._number += 1
 
     def keep_only(self, states: Mapping[str, CandidateState]) -> None:
@@ -87,14 +85,13 @@ class PairedRounds:
 
     def finish(self, states: Mapping[str, CandidateState]) -> None:
         """Sets every candidate's samples, and the step metrics of the candidate and of its baseline."""
-        variants = {session.part.eager: _by_variant(session, states) for session in self.sessions}
-        metrics = {
-            session.part.eager: session.finish(variants[session.part.eager]) for session in self.sessions
-        }
-        for session in self.sessions:
-            numbers = metrics[session.part.eager]
+        metrics: dict[str, dict[str, dict[str, Scalar]]] = {}
+        for session in self.sessions:  # the reference environment's is the first
+            names = {BASELINE: session.part.eager, **session.compilers}
+            variants = {variant: states[name] for variant, name in names.items() if name in states}
+            numbers = metrics[session.part.eager] = session.finish(variants)
             known = {**(session.warmed or {}), "iterations_per_sample": self.iterations}
-            for variant, state in variants[session.part.eager].items():
+            for variant, state in variants.items():
                 # the baseline of another environment's eager is the reference's eager
                 against = metrics.get(BASELINE, numbers) if variant == BASELINE else numbers
                 state.metrics |= {
@@ -156,8 +153,3 @@ def joined(turns: Sequence[Round], index: int) -> Round:
 
 def _columns(rounds: Sequence[Round], baseline: str, candidate: str) -> tuple[list[float], list[float]]:
     return [r.seconds[baseline] for r in rounds], [r.seconds[candidate] for r in rounds]
-
-
-def _by_variant(session: WorkerSession, states: Mapping[str, CandidateState]) -> dict[str, CandidateState]:
-    names = {BASELINE: session.part.eager, **session.compilers}
-    return {variant: states[name] for variant, name in names.items() if name in states}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged
 from runner.analysis.verdicts.family import assumed_of, has_faults
 from runner.engine import Pause
+from runner.engine.executors import Stop
 from runner.engine.stopping import more_processes
 from runner.plan.allocators import BOTH, SYSTEM
 from runner.plan.environments.plan import EAGER, split_candidate
@@ -56,9 +57,7 @@ Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
 """Measures these candidates of a job in a fresh process."""
 
 
-def with_processes(
-    job: Job, candidates: tuple[str, ...], measure: Measure, stop: Callable[[], bool]
-) -> Steps:
+def with_processes(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop) -> Steps:
     """The job's records, each with the samples of ``job.protocol.processes`` processes, with pauses between.
 
     Every process checks parity, with its late check; metrics are those of the first. Compilations of later
@@ -66,18 +65,13 @@ def with_processes(
     fails in any process has failed. With ``auto``, processes are added for the candidates whose open verdict
     they can close. With ``--allocator=both``, processes with malloc as the system has it follow.
     """
-    if not job.protocol.performance:
-        yield from measure(job, candidates)
-        return
-    steps = _alone(job, candidates, measure, stop)
-    yield from _with_system(job, steps, measure, stop) if job.extras.allocator == BOTH else steps
+    several = job.protocol.performance and job.protocol.processes != 1
+    steps: Steps = _several(job, candidates, measure, stop) if several else measure(job, candidates)
+    both = job.protocol.performance and job.extras.allocator == BOTH
+    yield from _with_system(job, steps, measure, stop) if both else steps
 
 
-def _alone(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Callable[[], bool]) -> Steps:
-    """Without ``--allocator=both``."""
-    if job.protocol.processes == 1:
-        yield from measure(job, candidates)
-        return
+def _several(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop) -> Steps:
     going: dict[str, list[Record]] = {}
     for record in measure(job, candidates):
         if record.samples is None:
@@ -103,7 +97,7 @@ def _alone(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Callab
         yield _joined(records, job.protocol.processes)
 
 
-def _with_system(job: Job, steps: Steps, measure: Measure, stop: Callable[[], bool]) -> Steps:
+def _with_system(job: Job, steps: Steps, measure: Measure, stop: Stop) -> Steps:
     """The records, each with ``system_samples``: of as many processes, and at least ``LEAST_ACROSS``.
 
     Two are enough where neither eager's steps nor the candidate's have page faults. Chance decides in each
@@ -232,22 +226,11 @@ STREAMED = (EAGER_START, *STRATEGIES)
 """The starts of ``--compile-runs``, ``--start-up`` and ``--shapes``, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begins:
-    """What the processes of a candidate find in a round."""
-
-    caches: Path  # of its cold start
-    stored: Path  # files that its cold start wrote
-
-    def file(self, start: str) -> Path | None:
-        """What this start needs; None: nothing."""
-        files = {WARM: self.caches, CACHE_FILE: self.stored / CACHES, PACKAGE: self.stored / LIBRARY}
-        return files.get(start)
+NEEDS = {WARM: "caches", CACHE_FILE: f"stored/{CACHES}", PACKAGE: f"stored/{LIBRARY}"}
+"""What a start finds among the files of its candidate's cold start; every other start: nothing."""
 
 
-def with_fresh_runs(
-    job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Callable[[], bool]
-) -> Steps:
+def with_fresh_runs(job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Stop) -> Steps:
     """The records of these candidates, with the requested compilations, whose files are in ``folder``."""
     compilations: Compilations = {}
     if job.extras.times_compiling:
@@ -263,9 +246,7 @@ def with_fresh_runs(
             yield step
 
 
-def fresh_runs(
-    job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Callable[[], bool]
-) -> Compilations:
+def fresh_runs(job: Job, candidates: Sequence[str], run: Run, folder: Path, stop: Stop) -> Compilations:
     """The compilations of these candidates. A start of a candidate that fails once is not repeated."""
     able = [name for name in candidates if _has_compiler(job, name)]
     compilations: Compilations = dict.fromkeys(able, ())
@@ -288,7 +269,7 @@ def _rounds(
     rounds: int,
     run: Run,
     folder: Path,
-    stop: Callable[[], bool],
+    stop: Stop,
     starts: Sequence[str],
 ) -> Iterator[tuple[str, Compilation]]:
     races = EAGER_START in starts
@@ -298,17 +279,16 @@ def _rounds(
     for number in range(rounds if candidates else 0):
         order = round_order(names, job.protocol, number)
         for start, (place, name) in product(starts, enumerate(order)):
-            begins = Begins(caches=folder / f"{place}-caches", stored=folder / f"{place}-stored")
-            needed = begins.file(start)
+            own = folder / str(place)
             if (
                 (start == EAGER_START) != (name in eager)
-                or (needed is not None and not needed.exists())
+                or (start in NEEDS and not (own / NEEDS[start]).exists())
                 or ended & {(name, start), (name, COLD)}
             ):
                 continue
             if stop():
                 return
-            compilation = _begun(job, name, start, number, begins, run, races=races)
+            compilation = _begun(job, name, start, number, own, run, races=races)
             if compilation is None:
                 continue  # ``stop()`` became true, or an interrupted run has its record
             if compilation.failure:
@@ -319,17 +299,16 @@ def _rounds(
 
 
 def _begun(
-    job: Job, name: str, start: str, number: int, begins: Begins, run: Run, *, races: bool
+    job: Job, name: str, start: str, number: int, folder: Path, run: Run, *, races: bool
 ) -> Compilation | None:
-    needed = begins.file(start)
-    size = bytes_of(needed) if races and needed is not None else None
+    size = bytes_of(folder / NEEDS[start]) if races and start in NEEDS else None
 
     def record_of(what: str, *, accuracy: bool) -> Record | None:
-        beside = begins.caches.with_name(f"{begins.caches.name}-{what}-{start.replace(' ', '-')}")
-        caches = begins.caches if start in (COLD, WARM) else beside
-        for path in (caches, begins.stored):
-            path.mkdir(exist_ok=True)
-        alone = _only(job, name, start if races else "", begins.stored, accuracy=accuracy)
+        own = NEEDS[WARM] if start in (COLD, WARM) else f"{what}-{start.replace(' ', '-')}"
+        caches, stored = folder / own, folder / "stored"
+        for path in (caches, stored):
+            path.mkdir(parents=True, exist_ok=True)
+        alone = _only(job, name, start if races else "", stored, accuracy=accuracy)
         if job.options.strategy:
             alone = replace(alone, options=replace(job.options, strategy=start))
         return next((r for r in run(alone, caches) if isinstance(r, Record)), None)
@@ -390,14 +369,12 @@ def _has_compiler(job: Job, candidate: str) -> bool:
 
 
 def _eager_of(job: Job, candidate: str) -> str:
-    """Eager of the candidate's environment."""
     return of_environment(EAGER, split_candidate(job, candidate)[1].name) if job.environments else EAGER
 
 
 def _only(job: Job, candidate: str, start: str, stored: Path, *, accuracy: bool) -> Job:
     """The job that only compiles this candidate, in its own environment."""
     own = (split_candidate(job, candidate)[1],) if job.environments else ()
-    protocol = replace(
-        job.protocol, accuracy=accuracy, performance=False, start=start, stored=str(stored) if start else ""
-    )
+    kept = str(stored) if start else ""
+    protocol = replace(job.protocol, accuracy=accuracy, performance=False, start=start, stored=kept)
     return replace(job, candidates=(candidate,), environments=own, protocol=protocol)

@@ -40,11 +40,18 @@ class WarmedUp:
     compilation_latency_s: dict[str, Scalar] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Measured:
+    """Rounds, the number of graphs that each variant compiled during them, and the latest reason."""
+
     rounds: tuple[Round, ...]
     recompiled: dict[str, int]
     reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, later: Measured) -> None:
+        self.rounds += later.rounds
+        self.recompiled |= later.recompiled
+        self.reasons |= later.reasons
 
     def check(self, variants: set[str]) -> None:
         """``ValueError`` unless every round has a finite time above 0 for each of these variants."""

@@ -34,9 +34,6 @@ from runner.analysis.verdicts.decision import (
 Columns = tuple[Column, Column]
 """(baseline seconds, candidate seconds), one value of each per round."""
 
-Pairs = Mapping[str, Columns]
-"""The columns of each candidate."""
-
 SMALLEST_BATCH = 5  # rounds; the interval must be sufficient without this many last rounds, too
 LARGEST_BATCH = 20
 CLEAR = 3.0  # a verdict is clear if it still holds with the interval widened so many times
@@ -68,7 +65,7 @@ class Decision:
 
 def decide(
     protocol: Protocol,
-    pairs: Pairs,
+    pairs: Mapping[str, Columns],
     elapsed_s: float,
     tau: Mapping[str, float] | None = None,
     *,
@@ -89,10 +86,9 @@ def decide(
         return Decision(rounds=protocol.min_rounds - done, reason="at least")
     if done >= protocol.max_rounds:
         return Decision(rounds=0, reason=MOST_ROUNDS)
-    rule = _Rule(protocol=protocol)
     between = {name: Between(assumed_sd=(tau or {}).get(name, 0.0)) for name in pairs}
     now = {name: judged(*columns, between=between[name]) for name, columns in pairs.items()}
-    ended = {name: rule.ended(now[name], pairs[name], between[name]) for name in pairs}
+    ended = {name: _ended(protocol, now[name], pairs[name], between[name]) for name in pairs}
     wanting = [now[name] for name, reason in ended.items() if not reason]
     time_s = protocol.max_measure_s
     why = ""
@@ -106,8 +102,8 @@ def decide(
     affordable = _affordable(done, elapsed_s, time_s)
     if affordable < 1:
         return Decision(rounds=0, reason=OUT_OF_TIME)
-    wide = any(not rule.narrow(estimate) for estimate in wanting)
-    aim = protocol.ci_width if wide else rule.finest
+    wide = any(not _narrow(protocol, estimate) for estimate in wanting)
+    aim = protocol.ci_width if wide else _finest(protocol)
     missing = max(_needed(estimate, aim) for estimate in wanting) - done
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, math.ceil(missing / 2)))
     return Decision(
@@ -143,42 +139,35 @@ ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)
 """If candidates are done for several reasons, the first is named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
-    """When one candidate is done."""
+def _finest(protocol: Protocol) -> float:
+    """Rounds are added to an open verdict until their interval is as narrow as this share."""
+    return min(protocol.ci_width, HALF * protocol.noise_threshold)
 
-    protocol: Protocol
 
-    @property
-    def finest(self) -> float:
-        """Rounds are added to an open verdict until their interval is as narrow as this share."""
-        return min(self.protocol.ci_width, HALF * self.protocol.noise_threshold)
+def _ended(protocol: Protocol, now: PairedEstimate, columns: Columns, between: Between) -> str:
+    """Why a candidate is done; "" if it is not. It is done if it was without the last few rounds."""
+    reason = _reason(protocol, now) if now.n > SMALLEST_BATCH else ""
+    if not reason:
+        return ""
+    baseline, candidate = (column[: now.n - SMALLEST_BATCH] for column in columns)
+    return reason if _reason(protocol, judged(baseline, candidate, between=between)) else ""
 
-    def ended(self, now: PairedEstimate, columns: Columns, between: Between) -> str:
-        """Why the candidate is done; "" if it is not. It is done if it was without the last few rounds."""
-        reason = self._reason(now) if now.n > SMALLEST_BATCH else ""
-        if not reason:
-            return ""
-        baseline, candidate = (column[: now.n - SMALLEST_BATCH] for column in columns)
-        return reason if self._reason(judged(baseline, candidate, between=between)) else ""
 
-    def _reason(self, estimate: PairedEstimate) -> str:
-        width = estimate.rounds_half
-        if width is None or width > math.log1p(WIDEST * self.protocol.ci_width):
-            return ""
-        if not self.narrow(estimate):
-            return CLEAR_VERDICT if self._stands(estimate, CLEAR) else ""
-        if self.protocol.processes != 1 or self._stands(estimate, CLOSED):
-            return PRECISE
-        if not rounds_can_close(estimate, Limits.of(self.protocol)):
-            return NEEDS_PROCESSES
-        return PRECISE if width <= math.log1p(self.finest) else ""
+def _reason(protocol: Protocol, estimate: PairedEstimate) -> str:
+    width, limits = estimate.rounds_half, Limits.of(protocol)
+    if width is None or width > math.log1p(WIDEST * protocol.ci_width):
+        return ""
+    if not _narrow(protocol, estimate):
+        return CLEAR_VERDICT if stands(estimate, limits, stretch=CLEAR) else ""
+    if protocol.processes != 1 or stands(estimate, limits, stretch=CLOSED):
+        return PRECISE
+    if not rounds_can_close(estimate, limits):
+        return NEEDS_PROCESSES
+    return PRECISE if width <= math.log1p(_finest(protocol)) else ""
 
-    def narrow(self, estimate: PairedEstimate) -> bool:
-        return estimate.rounds_half is not None and estimate.rounds_half <= math.log1p(self.protocol.ci_width)
 
-    def _stands(self, estimate: PairedEstimate, stretch: float) -> bool:
-        return stands(estimate, Limits.of(self.protocol), stretch=stretch)
+def _narrow(protocol: Protocol, estimate: PairedEstimate) -> bool:
+    return estimate.rounds_half is not None and estimate.rounds_half <= math.log1p(protocol.ci_width)
 
 
 def _needed(estimate: PairedEstimate, aim: float) -> float:

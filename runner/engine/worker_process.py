@@ -59,21 +59,16 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         self._on_tick = on_tick
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
-        self._page_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        page = self._page_file.fileno()
-        self._page = StatusPage(page)
-        descriptors = (request_read, reply_write, page)
+        self._page_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
+        self._page = StatusPage(self._page_file.fileno())
+        descriptors = (request_read, reply_write, self._page_file.fileno())
         try:
             with log.open("ab") as output:
-                self._running = start(environment, log.parent, output, descriptors)
-                self._process = self._running.process
+                self._process, self._release = start(environment, log.parent, output, descriptors)
         finally:
             os.close(request_read)
             os.close(reply_write)
         self._buffer = bytearray()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
         """Sends one call and waits for its reply until ``deadline`` (``time.monotonic``).
@@ -124,21 +119,17 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         return end
 
     def activity(self) -> Activity:
-        """The worker's current activity, from its status page."""
         return self._page.read()
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Asks the worker to end, kills its process group after ``GRACE_S``, and reaps the worker."""
-        if self._requests < 0:
-            return
         with suppress(OSError):
             os.write(self._requests, b'{"call": "end"}\n')
         os.close(self._requests)
-        self._requests = -1
         self._wait(GRACE_S)
         self._kill_group()
         self._wait(None)
-        self._running.release()
+        self._release()
         shorten(self._log)
         os.close(self._replies)
         self._page.close()
@@ -233,9 +224,8 @@ def shorten(log: Path) -> None:
             tail = head.read(KEPT)
             head.truncate(KEPT)
             head.seek(KEPT)
-            head.write(
-                CUT
-            )  # at this place, also if the worker has written there: ``was_shortened`` looks here
+            # at this place, also if the worker has written there: ``was_shortened`` looks here
+            head.write(CUT)
             end.write(tail)
 
 

@@ -36,9 +36,6 @@ PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity"), "build"), "prepa
 
 T = TypeVar("T")
 
-Numbers = dict[str, dict[str, Scalar]]
-"""Metrics by variant."""
-
 
 class Worker(Protocol):
     """What a job needs from a worker. The implementation is in ``runner.engine.worker_process``."""
@@ -123,21 +120,7 @@ class CandidateState:
     recompiling: int = 0  # batches during which the candidate was compiled again
     samples: Samples | None = None
     rounds_ended: str = ""  # why timing stopped: a reason of ``runner.engine.stopping``
-    failure: Failure | None = None  # of a step after the timed rounds
-
-
-@dataclass(slots=True, kw_only=True)
-class Batch:
-    """Rounds, the number of graphs that each variant compiled during them, and the latest reason."""
-
-    rounds: list[Round] = field(default_factory=list)
-    recompiled: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    def add(self, later: Batch) -> None:
-        self.rounds += later.rounds
-        self.recompiled |= later.recompiled
-        self.reasons |= later.reasons
+    failure: Failure | None = None
 
 
 class CallFailed(Exception):
@@ -202,7 +185,7 @@ class WorkerSession:
 
     def cross_parity(self, notes: tuple[str, ...]) -> CandidateState:
         """Compares eager's results with those in the imported file."""
-        return _state(self._call("cross_parity", partial(from_json, Checked)), notes)
+        return self._checked("cross_parity", notes)
 
     def prepare(self, compiler: str, notes: tuple[str, ...], figures: Path | None = None) -> CandidateState:
         """Compiles and checks. Drops the compiler from ``compilers`` if the call fails.
@@ -211,11 +194,21 @@ class WorkerSession:
         """
         given = {"figures": str(figures.resolve())} if figures is not None else {}
         try:
-            read = partial(from_json, Checked)
-            return _state(self._call("prepare", read, candidate=compiler, **given), notes)
+            return self._checked("prepare", notes, candidate=compiler, **given)
         except CallFailed:
             del self.compilers[compiler]
             raise
+
+    def _checked(self, call: str, notes: tuple[str, ...], **given: str) -> CandidateState:
+        checked = self._call(call, partial(from_json, Checked), **given)
+        return CandidateState(
+            status=checked.status,
+            parity=checked.parity,
+            metrics=dict(checked.metrics),
+            notes=(*notes, *checked.notes),
+            first_calls_s=checked.first_calls_s,
+            stream=checked.stream,
+        )
 
     def warm_up(self, states: Mapping[str, CandidateState]) -> None:
         """Runs the warm-up. Sets ``warmed``, and the first calls and compilation latency of ``states``."""
@@ -227,32 +220,32 @@ class WorkerSession:
                 state.metrics["compilation_latency_s"] = warmed.compilation_latency_s[compiler]
         self.warmed = warmed.metrics
 
-    def measure(self, **how: Any) -> Batch:
+    def measure(self, **how: Any) -> Measured:
         """Times up to ``rounds`` rounds, of which none begins after ``within_s`` seconds.
 
         With ``iterations``: one round of so many steps per sample, between the rounds of other sessions.
         """
         return self._call("measure", self._renamed, candidates=list(self.compilers), **how)
 
-    def _renamed(self, reply: Any) -> Batch:
+    def _renamed(self, reply: Any) -> Measured:
         """With the job's names for the variants."""
         measured = from_json(Measured, reply)
         measured.check({BASELINE, *self.compilers})
         names = {**self.part.compilers, BASELINE: self.part.eager}
         # a turn starts with an untimed sample: compilations that it reports for eager were not timed
         compiled = [name for name in self.compilers if name in measured.recompiled]
-        return Batch(
-            rounds=[_with_names(timed, names) for timed in measured.rounds],
+        return Measured(
+            rounds=tuple(_with_names(timed, names) for timed in measured.rounds),
             recompiled={names[name]: measured.recompiled[name] for name in compiled},
             reasons={names[name]: measured.reasons[name] for name in compiled if name in measured.reasons},
         )
 
-    def finish(self, states: Mapping[str, CandidateState]) -> Numbers:
+    def finish(self, states: Mapping[str, CandidateState]) -> dict[str, dict[str, Scalar]]:
         """Metrics by variant, after the drift check.
 
         A candidate that fails here, or that ran when the worker was lost, has failed; its samples are kept.
         """
-        metrics: Numbers = {}
+        metrics: dict[str, dict[str, Scalar]] = {}
         try:
             for call in ("finish", "conclude"):
                 finished = self._call(call, partial(from_json, Finished))
@@ -293,17 +286,6 @@ class WorkerSession:
             failure = invalid(error, plain(self._worker.activity().phase))
             raise CallFailed(self, Status.CRASH, failure, running=running, lost=True) from None
         raise CallFailed(self, failed.status, failed.failure, running=running, lost=failed.broken)
-
-
-def _state(checked: Checked, notes: tuple[str, ...]) -> CandidateState:
-    return CandidateState(
-        status=checked.status,
-        parity=checked.parity,
-        metrics=dict(checked.metrics),
-        notes=(*notes, *checked.notes),
-        first_calls_s=checked.first_calls_s,
-        stream=checked.stream,
-    )
 
 
 def _with_names(timed: Round, names: Mapping[str, str]) -> Round:

@@ -84,9 +84,7 @@ class Host:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def spawn(
-        self, suite: str, folder: Path, descriptors: Sequence[int], device: str = "cpu"
-    ) -> ForkedProcess:
+    def spawn(self, suite: str, folder: Path, descriptors: Sequence[int], device: str) -> ForkedProcess:
         """Forks a worker in ``folder`` with these descriptors (requests, replies, status page, log).
 
         The worker opens ``device`` first. Raises ``HostLost`` if the host cannot fork it.
@@ -160,13 +158,8 @@ class HostPool(contextlib.AbstractContextManager["HostPool"]):
             old.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A started worker. The caller calls ``release`` after the worker has ended."""
-
-    process: ForkedProcess | subprocess.Popen[bytes]
-    release: Callable[[], None] = lambda: None
-
+Running = tuple[ForkedProcess | subprocess.Popen[bytes], Callable[[], None]]
+"""A started worker, and what the caller calls after the worker has ended."""
 
 Start = Callable[[Mapping[str, str], Path, IO[bytes], Sequence[int]], Running]
 """``start(variables, folder, log, descriptors of requests, replies and status page)`` starts a worker."""
@@ -191,7 +184,7 @@ class PlainStart:
             pass_fds=tuple(descriptors),
             start_new_session=True,
         )
-        return Running(process=process)
+        return process, lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +215,7 @@ class ForkedStart:
             except HostLost:
                 host.close()
                 continue
-            return Running(process=process, release=release)
+            return process, release
         return PlainStart(command=worker_command(self.python))(environment, folder, log, descriptors)
 
 

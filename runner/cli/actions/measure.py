@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from runner.runs.compare.accepted import Accepted
-    from runner.runs.compare.gates import Gate, GateResult
+    from runner.runs.compare.gates import Gate
     from runner.store.run_folder import RunFolder
 
 RESUME = flag(
@@ -86,17 +86,12 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
         return False
     from runner.analysis.derive import summarize
     from runner.runs.compare.accepted import without_accepted
+    from runner.runs.compare.gates import answered
     from runner.runs.compare.of_run import run_results
     from runner.runs.compare.output import print_result
 
     summary = summarize(folder.read().records)
-    outcomes: list[GateResult] = []
-    refusals: list[UsageError] = []
-    for gate in request.gates:
-        try:
-            outcomes += run_results(summary, [gate])
-        except UsageError as error:
-            refusals.append(error)
+    outcomes, refusals = answered(request.gates, lambda gate: run_results(summary, [gate])[0])
     results = without_accepted(outcomes, request.accepted, datetime.now(timezone.utc).date())
     for result in results:
         print_result(result, console)

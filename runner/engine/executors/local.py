@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from harness.devices import type_of
@@ -41,6 +41,9 @@ class Abandoned(BaseException):
     """The lane's worker must end at once. No failure of its job: ``except Exception`` lets it pass."""
 
 
+Letter = tuple[Event, threading.Event]
+"""What happens to a job, and what is set when the caller has finished with it."""
+
 Tell = Callable[[Event], object]
 """Takes what happens to a job. Raises ``Abandoned`` to end the job."""
 
@@ -53,14 +56,6 @@ if the run is killed, the processes of paused jobs are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    """An event in the queue. ``handled`` is set when the caller has finished with it."""
-
-    event: Event
-    handled: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
     """A job of a lane."""
 
@@ -69,6 +64,7 @@ class _Begun:
     steps: Generator[Record | Pause, None, None]
 
 
+@dataclass(slots=True, eq=False)
 class Lanes:
     """Runs several lists of work in parallel, the list of each device in its order.
 
@@ -82,22 +78,16 @@ class Lanes:
     ends all workers within two seconds.
     """
 
-    def __init__(
-        self,
-        records: JobRecords,
-        stop: Stop,
-        abandoned: threading.Event | None = None,
-        *,
-        ahead: int = 1,
-        room: Callable[[int], bool] = lambda _: True,
-    ) -> None:
-        self._records = records
-        self._stop = stop
-        self._ahead = ahead
-        self._room = room
-        self._mail: queue.SimpleQueue[_Letter | BaseException | None] = queue.SimpleQueue()
-        self._failed = threading.Event()
-        self._abandoned = abandoned or threading.Event()
+    records: JobRecords
+    stop: Stop
+    abandoned: threading.Event = field(default_factory=threading.Event)
+    _: KW_ONLY
+    ahead: int = 1
+    room: Callable[[int], bool] = lambda _: True
+    _mail: queue.SimpleQueue[Letter | BaseException | None] = field(
+        init=False, default_factory=queue.SimpleQueue
+    )
+    _failed: threading.Event = field(init=False, default_factory=threading.Event)
 
     def run(self, lanes: Sequence[Sequence[Work]]) -> Events:
         threads = [thread for lane in lanes for thread in self._threads(lane)]
@@ -107,25 +97,26 @@ class Lanes:
         try:
             while len(ends) < len(threads):
                 letter = self._mail.get()
-                if not isinstance(letter, _Letter):
+                if not isinstance(letter, tuple):
                     ends.append(letter)
                     continue
-                yield letter.event
-                letter.handled.set()
+                event, handled = letter
+                yield event
+                handled.set()
         finally:
-            self._abandoned.set()
+            self.abandoned.set()
             for thread in threads:
                 thread.join()
         for error in filter(None, ends):
             raise error
 
     def _stopped(self) -> bool:
-        return self._stop() or self._failed.is_set()
+        return self.stop() or self._failed.is_set()
 
     def _threads(self, work: Sequence[Work]) -> list[threading.Thread]:
-        gate = DeviceGate(self._ahead, room=self._room, check=self._check)
+        gate = DeviceGate(self.ahead, room=self.room, check=self._check)
         waiting = deque(enumerate(work))
-        firsts = [waiting.popleft() for _ in range(min(sessions(self._ahead), len(work)))]
+        firsts = [waiting.popleft() for _ in range(min(sessions(self.ahead), len(work)))]
         # every seat has its first job before any begins, so that they begin in order
         seats = [gate.seat(number) for number, _ in firsts]
         return [
@@ -158,7 +149,7 @@ class Lanes:
             return paused.popleft() if paused else None
         number, work = item
         self._tell(Started(job=work.job))
-        steps = _generator(self._records(work, self._tell, self._stopped, seat))
+        steps = _generator(self.records(work, self._tell, self._stopped, seat))
         return _Begun(number=number, work=work, steps=begun.enter_context(closing(steps)))
 
     def _goes_on(self, job: _Begun, seat: Seat) -> bool:
@@ -176,21 +167,22 @@ class Lanes:
         return False
 
     def _check(self) -> None:
-        if self._abandoned.is_set():
+        if self.abandoned.is_set():
             raise Abandoned
 
-    def _tell(self, event: Event) -> _Letter:
+    def _tell(self, event: Event) -> threading.Event:
         self._check()
-        letter = _Letter(event=event)
-        self._mail.put(letter)
-        return letter
+        handled = threading.Event()
+        self._mail.put((event, handled))
+        return handled
 
     def _deliver(self, record: Record) -> None:
-        letter = self._tell(record)
-        while not letter.handled.wait(CHECK_S):
+        handled = self._tell(record)
+        while not handled.wait(CHECK_S):
             self._check()
 
 
+@dataclass(frozen=True, slots=True)
 class LocalExecutor:
     """Runs devices of one type in parallel, with one worker each, and one type after another.
 
@@ -199,28 +191,18 @@ class LocalExecutor:
     ``measure`` replaces the workers in tests.
     """
 
-    def __init__(
-        self,
-        reproduce: Reproduce,
-        *,
-        measure: JobRecords | None = None,
-        fork: bool = True,
-        ahead: int | None = 1,
-        calibrations: tuple[Calibration, ...] = (),
-    ) -> None:
-        self._reproduce = reproduce
-        self._measure = measure
-        self._fork = fork
-        self._ahead = ahead
-        self._calibrations = calibrations
+    reproduce: Reproduce
+    _: KW_ONLY
+    measure: JobRecords | None = None
+    fork: bool = True
+    ahead: int | None = 1
+    calibrations: tuple[Calibration, ...] = ()
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
-        ahead = self._ahead
-        if ahead is None:
-            ahead = jobs_ahead([item.job for item in work])
+        ahead = jobs_ahead([item.job for item in work]) if self.ahead is None else self.ahead
         side_by_side = max((len(grouped(together, str)) for together in grouped(work, type_of)), default=1)
         with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
-            pool = hosts if self._fork and forking_works() else None
+            pool = hosts if self.fork and forking_works() else None
             yield from self._run(work, cases, stop, ahead, pool)
 
     def _run(
@@ -233,12 +215,12 @@ class LocalExecutor:
             context = JobContext(
                 candidates=item.candidates,
                 place=Place(logs={"": cases.relative(log)}),
-                reproduce=self._reproduce,
+                reproduce=self.reproduce,
                 doing=lambda activity: tell(Doing(job=item.job, activity=activity)),
                 timed=lambda done, pairs: tell(Timed(job=item.job, done=done, pairs=pairs)),
                 stop=stopped,
                 gate=gate,
-                calibrations=self._calibrations,
+                calibrations=self.calibrations,
             )
             workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
             yield from measure_in_turns(item.job, context, log, workers)
@@ -252,7 +234,7 @@ class LocalExecutor:
                 max(item.job.protocol.threads or 1 for item in together),
             )
             memory = FreeMemory(together[0].job.protocol.max_memory_bytes)
-            lanes = Lanes(self._measure or measure, stop, ahead=ahead, room=memory.suffices)
+            lanes = Lanes(self.measure or measure, stop, ahead=ahead, room=memory.suffices)
             yield from lanes.run(grouped(together, str))
 
 

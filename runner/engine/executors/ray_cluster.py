@@ -115,10 +115,9 @@ def _check_answers(address: str) -> None:
 
 
 def _unusable(address: str, reason: str) -> UsageError:
-    local = address == "local"
-    what = (
-        "--executor=ray: no cluster can be started" if local else f"--ray-address: {address} cannot be used"
-    )
+    what = f"--ray-address: {address} cannot be used"
+    if address == "local":
+        what = "--executor=ray: no cluster can be started"
     return UsageError(f"{what} ({reason}); start one with: ray start --head, and give --ray-address=auto")
 
 
@@ -248,7 +247,6 @@ class RayExecutor:
             yield JobEnded(job=task.work.job)
 
     def _events(self, message: Mapping[str, Any], task: _Task, cases: Cases) -> Events:
-        """What a message says about its job."""
         job = task.work.job
         if "node" in message:
             if task.node is None:

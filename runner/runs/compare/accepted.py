@@ -71,17 +71,16 @@ def without_accepted(
     results: Sequence[GateResult], accepted: Sequence[Accepted], today: date
 ) -> list[GateResult]:
     """The results without the cases that are accepted; a case whose date has passed says so, and fails."""
-    return [_without_accepted(result, accepted, today) for result in results]
-
-
-def _without_accepted(result: GateResult, accepted: Sequence[Accepted], today: date) -> GateResult:
-    cases, allowed = [], []
-    for case in result.cases:
-        known = [change for change in accepted if change.allows(result.gate.kind, case)]
-        if (change := max(known, key=lambda change: change.expires, default=None)) is None:
-            cases.append(case)
-        elif today <= change.expires:
-            allowed.append(f"{case} (accepted until {change.expires}: {change.reason})")
-        else:
-            cases.append(f"{case} (was accepted until {change.expires}: {change.reason})")
-    return replace(result, cases=tuple(cases), accepted=tuple(allowed))
+    judged = []
+    for result in results:
+        cases, allowed = [], []
+        for case in result.cases:
+            known = [change for change in accepted if change.allows(result.gate.kind, case)]
+            if (change := max(known, key=lambda change: change.expires, default=None)) is None:
+                cases.append(case)
+            elif today <= change.expires:
+                allowed.append(f"{case} (accepted until {change.expires}: {change.reason})")
+            else:
+                cases.append(f"{case} (was accepted until {change.expires}: {change.reason})")
+        judged.append(replace(result, cases=tuple(cases), accepted=tuple(allowed)))
+    return judged

@@ -35,8 +35,7 @@ from runner.analysis.verdicts.decision import Between, difference, judged_or_non
 from runner.analysis.verdicts.family import assumed_of
 from runner.analysis.verdicts.pairs import FEWEST, Round, keys_of, timed_in_both
 from runner.analysis.verdicts.reasons import why_open
-from runner.runs.compare.matching import Difference, Mismatch, Pairs, machine_differences, match
-from runner.runs.compare.run import NO_RECORD, Result, Run
+from runner.runs.compare.run import NO_RECORD, Difference, Mismatch, Result, Run, differences, match
 
 COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
 MEMORY_FACTOR = 1.05
@@ -158,7 +157,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
     # a result that A never measured is ignored; a result that B never measured is a loss
     first = replace(first, results=tuple(r for r in first.results if not r.missing))
     pairs, mismatches, only_first, only_second = match(first, second)
-    differing = [machine_differences(*pair) for pair in pairs]
+    differing = [differences(before.machine, after.machine) for before, after in pairs]
     moved = _drift([pair for pair, facts in zip(pairs, differing, strict=True) if not facts])
     changes = [
         Change(first=pair[0], second=pair[1]) if facts else _change(pair, moved)
@@ -181,7 +180,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
     )
 
 
-def _drift(pairs: Pairs) -> PairedEstimate | None:
+def _drift(pairs: Sequence[tuple[Result, Result]]) -> PairedEstimate | None:
     """Each model once: its candidates share their eager times, and its points are not several models."""
     logs_of: dict[tuple[object, ...], list[float]] = {}
     for first, second in pairs:

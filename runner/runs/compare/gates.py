@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harness.schema import COLD
 from harness.settings import SHARE
@@ -16,8 +17,7 @@ from runner.errors import UsageError, unknown
 from runner.labels import plain, reason
 from runner.plan.settings import value_of
 from runner.runs.compare.changes import Change, Ending, RunChanges, alike_caches
-from runner.runs.compare.matching import Difference
-from runner.runs.compare.run import Result
+from runner.runs.compare.run import Difference, Result
 
 FLAG = "--fail-on"
 WITH_SHARE = ("regression", "time", "compile", "memory")
@@ -75,10 +75,17 @@ def gate_results(changes: RunChanges, gates: Sequence[Gate]) -> tuple[list[GateR
         if gates and run.damaged_lines:
             why = "has damaged lines, so results may be missing; measure them again with --resume"
             return [], [UsageError(f"{FLAG}: {plain(str(run.path))} {why}")]
+    return answered(gates, partial(gate_result, changes))
+
+
+def answered(
+    gates: Sequence[Gate], result_of: Callable[[Gate], GateResult]
+) -> tuple[list[GateResult], list[UsageError]]:
+    """The results of the gates for which there are data, and the errors for the others."""
     results, refusals = [], []
     for gate in gates:
         try:
-            results.append(gate_result(changes, gate))
+            results.append(result_of(gate))
         except UsageError as error:
             refusals.append(error)
     return results, refusals
@@ -135,9 +142,7 @@ def _slower(changes: RunChanges, gate: Gate) -> GateResult:
         if estimate.interval and q < changes.limits.alpha
         if min(sign * end for end in estimate.interval) > limit
     ]
-    controlled = (
-        changes.paired or gate.kind == "compile" or any(control.speedup for control in changes.controls)
-    )
+    controlled = changes.paired or gate.kind == "compile" or any(c.speedup for c in changes.controls)
     if cases and not controlled and any(changes.crowded):
         raise UsageError(
             f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "

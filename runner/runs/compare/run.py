@@ -1,8 +1,9 @@
-"""One side of a comparison: the results of a run, each with the conditions that identify it."""
+"""The two sides of a comparison: results, each with the conditions that identify it, and their pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.settings import identity
 from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.verdicts.compiling import by_round
+from runner.errors import UsageError
 from runner.labels import compiler_label, plain, ran_batch
 from runner.plan.allocators import BOTH, DEFAULT
 
@@ -141,3 +143,98 @@ def conditions(record: Record, labels: Mapping[str, str]) -> dict[str, str]:
         "options": " ".join(job.option_words),
         "protocol": " ".join(own),
     }
+
+
+# -- pairs of the results of two runs ------------------------------------------------------
+
+Difference = tuple[str, str, str]
+"""(name of the condition, value in A, value in B)"""
+
+SAME_SUBJECT = ("suite", "mode", "compiler")
+"""Results that differ in one of these are different subjects, not one subject under two conditions."""
+
+Mismatch = tuple[Result, Result, tuple[Difference, ...]]
+"""A model that both runs measured with one compiler, but under different conditions."""
+
+
+def match(
+    first: Run, second: Run
+) -> tuple[list[tuple[Result, Result]], list[Mismatch], list[Result], list[Result]]:
+    """Pairs of results with equal conditions, mismatches, and what only A or only B has.
+
+    A mismatch is a result with the nearest one of the same subject. Each result appears once. Raises
+    ``UsageError`` if the runs have no common result.
+    """
+    ours, theirs = _by_identity(first), _by_identity(second)
+    subjects: dict[tuple[str, ...], list[Result]] = {}
+    for key, result in theirs.items():
+        if key not in ours:
+            subjects.setdefault(_subject(result), []).append(result)
+    pairs, mismatches, only_first = [], [], []
+    for key, result in ours.items():
+        others = subjects.get(_subject(result), [])
+        if key in theirs:
+            pairs.append((result, theirs[key]))
+        elif same := next((other for other in others if _batch_is_unknown(result, other)), None):
+            others.remove(same)
+            pairs.append((result, same))
+        elif not others:
+            only_first.append(result)
+        else:
+            nearest = min(others, key=lambda other: len(differences(result.conditions, other.conditions)))
+            others.remove(nearest)
+            mismatches.append((result, nearest, differences(result.conditions, nearest.conditions)))
+    if not pairs:
+        raise _nothing_in_common(first, second, mismatches)
+    return pairs, mismatches, only_first, list(itertools.chain(*subjects.values()))
+
+
+def _batch_is_unknown(first: Result, second: Result) -> bool:
+    """Whether they differ in the batch alone, of which a result that failed early has the planned one."""
+    planned = {side.record.job.case.batch_size for side in (first, second)}
+    unknown = first.record.model is None or second.record.model is None
+    names = [name for name, *_ in differences(first.conditions, second.conditions)]
+    return unknown and len(planned) == 1 and names == ["batch size"]
+
+
+def _subject(result: Result) -> tuple[str, ...]:
+    return result.name, *(result.conditions[name] for name in SAME_SUBJECT)
+
+
+def _by_identity(run: Run) -> dict[tuple[object, ...], Result]:
+    results: dict[tuple[object, ...], Result] = {}
+    for result in run.results:
+        key = (result.name, *result.conditions.items())
+        if key in results:
+            raise UsageError(
+                f"--compare: {run.path} has two results of {result.title}; compare runs that have one of each"
+            )
+        results[key] = result
+    return results
+
+
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[Difference, ...]:
+    """The conditions or facts that both state with different values."""
+    return tuple(
+        (name, value or "none", second[name] or "none")
+        for name, value in first.items()
+        if second.get(name, value) != value
+    )
+
+
+def _nothing_in_common(first: Run, second: Run, mismatches: Sequence[Mismatch]) -> UsageError:
+    here, there = f"--compare: {first.path} and {second.path}", "compare two runs of the same models"
+    if mismatches:
+        result, _, ((name, old, new), *_) = mismatches[0]
+        return UsageError(
+            f"{here} measured nothing in the same way (of {result.name}, {name} is {old} in the first and "
+            f"{new} in the second); {there} under the same conditions"
+        )
+    if not {result.name for result in first.results} & {result.name for result in second.results}:
+        return UsageError(f"{here} share no model; {there}")
+    for name in SAME_SUBJECT:
+        before, after = ({result.conditions[name] for result in run.results} for run in (first, second))
+        if not before & after:
+            values = f"{', '.join(sorted(before))} in the first, {', '.join(sorted(after))} in the second"
+            return UsageError(f"{here} share models but no {name} ({values}); {there} with the same {name}")
+    return UsageError(f"{here} share no model with the same compiler in the same mode; {there}")

@@ -31,7 +31,7 @@ from runner.runs.compare.changes import (
     alike_caches,
 )
 from runner.runs.compare.gates import breaks, differences_text, ending
-from runner.runs.compare.run import Result, Run
+from runner.runs.compare.run import Result, Run, differences
 
 Row = TypeVar("Row")
 
@@ -59,8 +59,7 @@ def head_lines(changes: RunChanges) -> Iterator[str]:
     for letter, run in zip(SIDES, (changes.first, changes.second), strict=True):
         facts = ", ".join(f"{name} {value}" for name, value in run.facts.items())
         yield plain(f"{letter}: {run.path}{f': {facts}' if facts else ''}")
-    other = [(name, a, second[name]) for name, a in first.items() if second.get(name, a) != a]
-    if other:
+    if other := differences(first, second):
         yield f"Differs: {differences_text(other)}"
     for (name, here, there), count in changes.incomparable:
         yield plain(
@@ -146,9 +145,6 @@ def _ms(time: float | None, factor: Estimate | None) -> str:
     return f"{optional(time, ms_text)} ({estimate_text(factor)})"
 
 
-EAGER_TIMES = {"eager, ms\nA -> B": _both(lambda side: side.baseline_ms, ms_text)}
-
-
 def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
     names = _names(changes)
     return {
@@ -161,7 +157,7 @@ def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
         "speedup\nA -> B": _both(lambda side: side.speedup, ratio_text),
         "q": lambda change: MISSING if change.q_value is None else p_text(change.q_value),
         "compiled, ms\nA -> B": _both(lambda side: side.candidate_ms, ms_text),
-        **({} if changes.paired else EAGER_TIMES),
+        **({} if changes.paired else {"eager, ms\nA -> B": _both(lambda side: side.baseline_ms, ms_text)}),
         "in the same rounds,\ntime x": lambda change: estimate_text(change.factors.compiled),
         "compile, s\nA -> B": _both(lambda side: side.compile_s, seconds_text),
         "memory ratio\nA -> B": _both(lambda side: side.memory_ratio, ratio_text),
@@ -214,9 +210,8 @@ def lists(changes: RunChanges) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Everything except the times, worst first: title and cases of each list that is not empty."""
     seconds = _both(lambda side: side.compile_s, lambda value: f"{seconds_text(value)} s")
     compiled = _changed(changes, lambda c: c.compile_factor, COMPILE_FACTOR, seconds)
-    memory = _changed(
-        changes, lambda c: c.memory_factor, MEMORY_FACTOR, _both(lambda side: side.memory_ratio, ratio_text)
-    )
+    ratios = _both(lambda side: side.memory_ratio, ratio_text)
+    memory = _changed(changes, lambda c: c.memory_factor, MEMORY_FACTOR, ratios)
     sides = [side.comparison for change in changes.changes for side in (change.first, change.second)]
     once = " (timed once: no interval)" if all(len(side.compilations_s) < 2 for side in sides) else ""
     latency = f"Compilation latency changed by more than {COMPILE_FACTOR - 1:.0%}{once}"

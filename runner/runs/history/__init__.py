@@ -2,5 +2,5 @@
 
 runs      the folders -> ``Run``, from ``run.json`` and ``summary.json`` of each; lines over time
 listing   the runs on a terminal
-page      ``index.html``, with the charts of ``chart``
+page      ``index.html``, with charts
 """

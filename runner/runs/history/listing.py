@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner.errors import UsageError
 from runner.reports.parts.grid import say
-from runner.runs.history.page import write_page
+from runner.runs.history.page import SHOWN_CHANGES, write_page
 from runner.runs.history.runs import Run, read_runs, status_changes
 from runner.store.invocation import program
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SHOWN_RUNS = 20
 SHOWN_GROUPS = 8  # of each run
-SHOWN_CHANGES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

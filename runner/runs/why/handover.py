@@ -29,14 +29,12 @@ FACTS = ("torch", "python", "cpu", "threads")
 
 
 def hand_over(folder: Path, trace: Path, why: Why) -> None:
-    """Writes the files into this folder."""
     count: Counter[str] = Counter()
     for log in sorted(trace.glob("*.log")):
         for name, payload in entries(log.read_text(encoding="utf-8", errors="replace")):
             if name in FILES:
-                (folder / FILES[name].format(count[name])).write_text(
-                    _OF_THIS_MACHINE.sub("", payload), encoding="utf-8"
-                )
+                text = _OF_THIS_MACHINE.sub("", payload)
+                (folder / FILES[name].format(count[name])).write_text(text, encoding="utf-8")
                 count[name] += 1
     (folder / "issue.md").write_text(issue(why), encoding="utf-8")
 

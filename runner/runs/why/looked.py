@@ -49,8 +49,7 @@ class Looked:
     @classmethod
     def of(cls, record: Record) -> Looked:
         """From the record of the looking candidate. What it lacks is empty."""
-        texts = {name: record.metrics.get(name) for name in ("generated_kernels", "graph_break_reasons")}
-        words = [line.split() for line in str(texts["generated_kernels"] or "").splitlines()]
+        words = [line.split() for line in str(record.metrics.get("generated_kernels") or "").splitlines()]
         return cls(
             record=record,
             eager=_events(record, "baseline_step_events"),
@@ -75,11 +74,6 @@ class Looked:
     def plain(self) -> str:
         """The candidate that this is a second copy of."""
         return named(self.compiler, self.settings)
-
-    @property
-    def of_inductor(self) -> bool:
-        """Whether inductor's settings are the compiler's own."""
-        return "inductor" in self.compiler
 
     @property
     def settings(self) -> tuple[str, ...]:

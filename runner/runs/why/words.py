@@ -196,7 +196,6 @@ def attempts_table(attempts: Sequence[Attempt]) -> Table:
 
 
 def show(why: Why, console: Console) -> None:
-    """One screen."""
     for part in parts(why):
         console.print()
         console.print(text_for(console, part.title, "bold"))

@@ -42,12 +42,11 @@ def causes() -> tuple[Cause, ...]:
 
 def cost_of(cause: Cause, looked: Looked) -> float:
     """ms that the cause may cost; 0 if that is not known."""
-    known = getattr(cause, "cost", None)
-    return 0.0 if known is None else float(known(looked))
+    return float(getattr(cause, "cost", lambda _: 0.0)(looked))
 
 
 def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
     """The settings that remove the cause; () if none is known."""
-    known = getattr(cause, "settings", None)
-    settings = () if known is None else tuple(known(looked))
-    return tuple(setting for setting in settings if looked.of_inductor or setting.startswith(OF_DYNAMO))
+    settings = getattr(cause, "settings", lambda _: ())(looked)
+    every = "inductor" in looked.compiler
+    return tuple(setting for setting in settings if every or setting.startswith(OF_DYNAMO))

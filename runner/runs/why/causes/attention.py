@@ -12,11 +12,8 @@ LEAST = 0.02  # of the step
 def signature(looked: Looked) -> str:
     kernel = r"aten::_scaled_dot_product\w+"
     eager, compiled = (looked.ms(kernel, compiled=side) for side in (False, True))
-    return (
-        f"fused attention {eager:.3g} -> {compiled:.3g} ms"
-        if max(eager, compiled) > LEAST * looked.compiled.get(STEP, 0.0) and not (eager and compiled)
-        else ""
-    )
+    shows = max(eager, compiled) > LEAST * looked.compiled.get(STEP, 0.0) and not (eager and compiled)
+    return f"fused attention {eager:.3g} -> {compiled:.3g} ms" if shows else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

@@ -12,11 +12,8 @@ ON = ("max_autotune=true", "max_autotune=1", "mode=max")
 def signature(looked: Looked) -> str:
     given = (*looked.record.job.options.inductor_config, *looked.settings)
     asked = [setting for setting in given if setting.lower().startswith(ON)]
-    return (
-        f"autotuning is on ({', '.join(asked) or looked.compiler})"
-        if asked or "autotune" in looked.compiler
-        else ""
-    )
+    shows = asked or "autotune" in looked.compiler
+    return f"autotuning is on ({', '.join(asked) or looked.compiler})" if shows else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:
