@@ -13,8 +13,7 @@ from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
 from runner.analysis.estimate import Limits, PairedEstimate
-from runner.analysis.statistics import false_discovery
-from runner.analysis.verdicts.averages import geomean
+from runner.analysis.statistics import false_discovery, geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
