@@ -221,16 +221,11 @@ def _prepared_beside(comparisons: Iterable[Comparison]) -> str | None:
 def untested(environments: Iterable[Mapping[str, Scalar]]) -> str | None:
     """One sentence that names the packages newer than every tested version; None if there are none."""
     all_facts = [*environments]
-    untested_versions = {
-        package: newest
-        for package, tested in NEWEST.items()
-        if (newest := max((_release(facts.get(package)) for facts in all_facts), default=Version("0")))
-        > Version(tested)
-    }
-    if not untested_versions:
+    newest = {name: max(_release(facts.get(name)) for facts in all_facts) for name in NEWEST}
+    packages = [name for name, version in newest.items() if version > Version(NEWEST[name])]
+    if not packages:
         return None
-    newer = " and ".join(f"{package} {version}" for package, version in untested_versions.items())
-    tested = " and ".join(f"{package} {NEWEST[package]}" for package in untested_versions)
+    newer, tested = (" and ".join(f"{name} {each[name]}" for name in packages) for each in (newest, NEWEST))
     return f"{newer}: newer than every version that torchduet was tested with (up to {tested})."
 
 
