@@ -87,18 +87,17 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
     return tuple(Finding(title=t, cases=tuple(texts), advice=a) for (t, a), texts in cases.items())
 
 
+@dataclass(frozen=True, slots=True)
 class Known:
     """The facts and the columns of a comparison as texts. The speedup has its interval."""
 
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison = comparison
+    comparison: Comparison
 
     def __getitem__(self, name: str) -> str:
-        comparison = self._comparison
         if name in FACTS:
-            return FACTS[name](comparison)
+            return FACTS[name](self.comparison)
         column = columns()[name]
-        value = column.value(comparison)
+        value = column.value(self.comparison)
         if value is None:
             return MISSING
         return f"{value:,}" if isinstance(value, int) else with_unit(value, column.unit)

@@ -105,27 +105,22 @@ def generation_of(record: Record) -> Generation | None:
     samples, new_tokens = record.samples, record.job.case.new_tokens
     if samples is None or new_tokens is None or len(samples.baseline_prefill_s) != len(samples):
         return None
-    batch = ran_batch(record) or 1
+    by_process, between = samples.rounds_by_process, Between(assumed_sd=assumed_of(record))
+    decode: PairedEstimate | None = None
     try:
-        between = Between(assumed_sd=assumed_of(record))
-        prefill = judged(
-            samples.baseline_prefill_s, samples.candidate_prefill_s, samples.rounds_by_process, between
-        )
-        decode = _decode(samples, between) if new_tokens > 1 else None
-    except ValueError:  # a prefill as long as its whole step leaves no decode
+        prefill = judged(samples.baseline_prefill_s, samples.candidate_prefill_s, by_process, between)
+        if new_tokens > 1:
+            baseline = np.subtract(samples.baseline_s, samples.baseline_prefill_s)
+            candidate = np.subtract(samples.candidate_s, samples.candidate_prefill_s)
+            # a prefill as long as its whole step leaves no decode
+            if not min(baseline.min(), candidate.min()) <= 0:
+                decode = judged(baseline, candidate, by_process, between)
+    except ValueError:
         return None
-    decoded = batch * (new_tokens - 1)
+    decoded = (ran_batch(record) or 1) * (new_tokens - 1)
     return Generation(
         prefill=prefill,
         decode=decode,
         baseline_tokens_per_s=None if decode is None else decoded / decode.baseline_median_s,
         candidate_tokens_per_s=None if decode is None else decoded / decode.candidate_median_s,
     )
-
-
-def _decode(samples: Samples, between: Between) -> PairedEstimate | None:
-    baseline = np.subtract(samples.baseline_s, samples.baseline_prefill_s)
-    candidate = np.subtract(samples.candidate_s, samples.candidate_prefill_s)
-    if min(baseline.min(), candidate.min()) <= 0:
-        return None
-    return judged(baseline, candidate, samples.rounds_by_process, between)
