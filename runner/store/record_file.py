@@ -43,10 +43,7 @@ class Records:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Appends one line and syncs it to the disk.
-
-    ``OSError`` if this fails. The file is then as before.
-    """
+    """Appends one line and syncs it to the disk. ``OSError`` if this fails; the file is then as before."""
     text = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False)
     # a lone surrogate, as in a file name that is not UTF-8, becomes a JSON escape
     content = text.encode(errors="backslashreplace").removesuffix(b"}")

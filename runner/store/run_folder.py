@@ -136,10 +136,7 @@ class RunFolder:
             raise
 
     def open_case(self, job: Job) -> Path:
-        """Makes the job's folder with its job file. Returns the log.
-
-        The first line of the log is the command that runs the job by hand.
-        """
+        """The job's folder, as ``write_case`` makes it. Returns the log."""
         own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
         return write_case(self.path / "cases" / job.key, job, own)
 
