@@ -35,8 +35,7 @@ from runner.analysis.comparison import CONTROL  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.digits import speedup_text  # noqa: E402
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.statistics import Floats  # noqa: E402
-from runner.analysis.verdicts.averages import geomean  # noqa: E402
+from runner.analysis.statistics import Floats, geomean  # noqa: E402
 from runner.analysis.verdicts.calibration import calibrated, tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402

@@ -53,13 +53,8 @@ def _said(name: str, sentence: str, comparisons: Sequence[Comparison]) -> str:
     return sentence.format(count=count, total=total, names=names, least=LEAST_ACROSS) if cases else ""
 
 
-def _changes_shapes(comparison: Comparison) -> bool:
-    options = comparison.record.job.options
-    return options.dynamic_shapes or options.dynamic_batch
-
-
-def _fixed_shapes(comparison: Comparison) -> bool:
-    return not (_changes_shapes(comparison) or comparison.record.job.extras.shapes)
+def _changes_shapes(job: Job) -> bool:
+    return job.options.dynamic_shapes or job.options.dynamic_batch
 
 
 def _ranks_on_few_cpus(c: Comparison) -> str:
@@ -89,7 +84,7 @@ HOLDS: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
             bool(c.record.job.environments) and c.estimate is not None and c.estimate.processes < LEAST_ACROSS
         ),
         "few_cpus": lambda c: bool(_ranks_on_few_cpus(c)),
-        "changing_shapes": _changes_shapes,
+        "changing_shapes": lambda c: _changes_shapes(c.record.job),
         "skipped": lambda c: c.status is Status.SKIP,
         "partly_compiled": lambda c: (
             c.value("compiled_region") == "forward" and c.record.job.case.mode is Mode.TRAINING
@@ -121,7 +116,7 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     jobs = [c.record.job for c in comparisons]
     training = {job.protocol.optimizer.rpartition("/")[2] for job in jobs if job.case.mode is Mode.TRAINING}
     limits = (
-        "shapes are fixed" if any(map(_fixed_shapes, comparisons)) else "",
+        "shapes are fixed" if any(not _changes_shapes(job) and not job.extras.shapes for job in jobs) else "",
         *(STEP.format(UPDATES.get(optimizer, UPDATED).format(optimizer)) for optimizer in sorted(training)),
         HEAP if any(c.n > 0 and _keeps_heap(c.record.job) for c in comparisons) else "",
         *_assumptions(comparisons),
@@ -221,16 +216,11 @@ def _prepared_beside(comparisons: Iterable[Comparison]) -> str | None:
 def untested(environments: Iterable[Mapping[str, Scalar]]) -> str | None:
     """One sentence that names the packages newer than every tested version; None if there are none."""
     all_facts = [*environments]
-    untested_versions = {
-        package: newest
-        for package, tested in NEWEST.items()
-        if (newest := max((_release(facts.get(package)) for facts in all_facts), default=Version("0")))
-        > Version(tested)
-    }
-    if not untested_versions:
+    newest = {name: max(_release(facts.get(name)) for facts in all_facts) for name in NEWEST}
+    packages = [name for name, version in newest.items() if version > Version(NEWEST[name])]
+    if not packages:
         return None
-    newer = " and ".join(f"{package} {version}" for package, version in untested_versions.items())
-    tested = " and ".join(f"{package} {NEWEST[package]}" for package in untested_versions)
+    newer, tested = (" and ".join(f"{name} {each[name]}" for name in packages) for each in (newest, NEWEST))
     return f"{newer}: newer than every version that torchduet was tested with (up to {tested})."
 
 

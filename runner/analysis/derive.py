@@ -6,22 +6,30 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import methodcaller
-from statistics import fmean
+from statistics import fmean, median
 
-from harness.declared import GIGA, finite, ratio
+import numpy as np
+
+from harness.declared import CANDIDATE, EAGER, GIGA, Seen, finite, ratio
 from harness.loading.own_model import suite_of
 from harness.metrics import declared
 from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
-from runner.analysis.comparison import Comparison, GroupSummary, Mean, Summary
+from runner.analysis.comparison import STEADINESS, Comparison, GroupSummary, Mean, Summary
 from runner.analysis.environments import across_environments, averages_across, is_compiled, is_eager_of
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.start_up.forms import shape_forms, start_forms
-from runner.analysis.statistics import false_discovery
+from runner.analysis.statistics import (
+    are_times,
+    coefficient_of_variation,
+    false_discovery,
+    geomean,
+    lag_1_autocorrelation,
+    wilson,
+)
 from runner.analysis.sweep.curves import curves
-from runner.analysis.verdicts.averages import geomean, wilson
 from runner.analysis.verdicts.compiling import (
     LATENCY,
     break_even,
@@ -32,12 +40,13 @@ from runner.analysis.verdicts.compiling import (
     paying,
 )
 from runner.analysis.verdicts.decision import difference
-from runner.analysis.verdicts.family import estimates_of
-from runner.analysis.verdicts.generation import generation_of
+from runner.analysis.verdicts.family import estimates_of, generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
 from runner.analysis.verdicts.reasons import judgment
-from runner.analysis.work import Peaks, derived_of, peaks_of, steadiness
 from runner.labels import compiler_label, device_labels, merged_facts
+
+Peaks = Mapping[str, float]
+"""The highest rates measured on a device. Each job measures them; a disturbed job measures less."""
 
 
 def summarize(records: Sequence[Record]) -> Summary:
@@ -73,7 +82,7 @@ def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     family = zip(records, estimates, strict=True)
     q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
     devices = device_labels(records)
-    peaks = peaks_of(records, devices)
+    peaks = _peaks_of(records, devices)
     plain, system = over_plain(records), estimates_of([replace(r, samples=r.system_samples) for r in records])
     each = zip(records, devices, estimates, q_values, peaks, plain, system, strict=True)
     return tuple(_comparison(*parts) for parts in each)
@@ -88,7 +97,7 @@ def _comparison(
     plain: PairedEstimate | None,
     system: PairedEstimate | None,
 ) -> Comparison:
-    derived = {**derived_of(record, estimate, peaks), **steadiness(record)}
+    derived = {**_derived_of(record, estimate, peaks), **_steadiness(record)}
     numbers, times = record.metrics, compilations_of(record)
     if times:
         derived[LATENCY] = center(times)
@@ -130,6 +139,61 @@ def _in_plan_order(records: Sequence[Record]) -> list[Record]:
         return jobs[record.job.key], candidates.index(record.candidate) if is_listed else len(candidates)
 
     return sorted(records, key=place)
+
+
+def _peaks_of(records: Sequence[Record], devices: Sequence[str]) -> tuple[Peaks, ...]:
+    """For each record, the highest rates of the records with its device, precision and thread count."""
+    names = [metric.name for metric in declared().metrics if metric.limit]
+    keys = [
+        (device, record.job.dtype, record.job.protocol.threads)
+        for record, device in zip(records, devices, strict=True)
+    ]
+    peaks: dict[tuple[str, str, int | None], dict[str, float]] = {}
+    for key, record in zip(keys, records, strict=True):
+        best = peaks.setdefault(key, {})
+        for name in names:
+            value = finite(record.metrics.get(name))
+            if value is not None:
+                best[name] = max(value, best.get(name, value))
+    return tuple(peaks[key] for key in keys)
+
+
+def _derived_of(record: Record, estimate: PairedEstimate | None, peaks: Peaks) -> dict[str, Scalar]:
+    """All metrics derived from the record's metrics."""
+    steps = (
+        {}
+        if estimate is None
+        else {EAGER: estimate.baseline_median_s, CANDIDATE: estimate.candidate_median_s}
+    )
+    # peaks are measured at the candidate's precision, so eager in another precision has no share of them
+    alike = record.job.baseline_dtype in (None, record.job.dtype)
+    seen = Seen(
+        numbers=record.metrics,
+        environment=record.environment,
+        best=peaks,
+        step_s=steps,
+        comparable={EAGER: alike, CANDIDATE: True},
+    )
+    return declared().derived(seen)
+
+
+def _steadiness(record: Record) -> dict[str, Scalar]:
+    """How steady the timed rounds were; empty if no samples can be used."""
+    samples = record.samples
+    if samples is None:
+        return {}
+    baseline_s, candidate_s = np.array(samples.baseline_s), np.array(samples.candidate_s)
+    pairs = baseline_s.size == candidate_s.size > 0
+    if not (pairs and are_times(baseline_s) and are_times(candidate_s)):
+        return {}
+    faults = (samples.baseline_minor_faults, samples.candidate_minor_faults)
+    numbers = (
+        coefficient_of_variation(baseline_s),
+        coefficient_of_variation(candidate_s),
+        lag_1_autocorrelation(np.log(baseline_s / candidate_s)),
+        *(median(values) if values else None for values in faults),
+    )
+    return dict(zip(STEADINESS, numbers, strict=True))
 
 
 GroupKey = tuple[str, str, str, str, str]

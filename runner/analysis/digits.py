@@ -136,10 +136,9 @@ def number_text(value: float | str, unit: str, digits: int = 3) -> str:
         "p": p_text,
         "steps": steps_text,
         "GB": memory_text,
+        "bytes": lambda size: memory_text(size / 1e9),
         "error": "{:.3g}".format,
     }
-    if unit == "bytes":
-        return memory_text(value / 1e9)
     return units[unit](value) if unit in units else significant(value, digits)
 
 

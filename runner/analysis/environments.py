@@ -12,8 +12,7 @@ from harness.loading.own_model import suite_of
 from harness.schema import Record, Status, of_environment
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage
 from runner.analysis.estimate import Limits, PairedEstimate
-from runner.analysis.statistics import false_discovery
-from runner.analysis.verdicts.averages import geomean
+from runner.analysis.statistics import false_discovery, geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.reasons import judgment

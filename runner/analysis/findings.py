@@ -27,19 +27,15 @@ from runner.analysis.verdicts.compiling import (
 from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
 from runner.labels import counted, suite_labels, where, where_text
 
-# Usual limits of compiler dashboards. A result beyond a limit gets a warning.
-MIN_SPEEDUP = 0.95
-MAX_COMPILATION_S = 120.0
-MIN_MEMORY_RATIO = 0.9
 LIMITS = MappingProxyType(
     {
         "COARSE": COARSE,
-        "MIN_SPEEDUP": MIN_SPEEDUP,
-        "MAX_COMPILATION_S": MAX_COMPILATION_S,
-        "MIN_MEMORY_RATIO": MIN_MEMORY_RATIO,
+        "MIN_SPEEDUP": 0.95,
+        "MAX_COMPILATION_S": 120.0,
+        "MIN_MEMORY_RATIO": 0.9,
     }
 )
-"""The limits that titles name."""
+"""Usual limits of compiler dashboards, which titles name. A result beyond a limit gets a warning."""
 NOISE_RULE = "noise"
 MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 
@@ -91,18 +87,17 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
     return tuple(Finding(title=t, cases=tuple(texts), advice=a) for (t, a), texts in cases.items())
 
 
+@dataclass(frozen=True, slots=True)
 class Known:
     """The facts and the columns of a comparison as texts. The speedup has its interval."""
 
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison = comparison
+    comparison: Comparison
 
     def __getitem__(self, name: str) -> str:
-        comparison = self._comparison
         if name in FACTS:
-            return FACTS[name](comparison)
+            return FACTS[name](self.comparison)
         column = columns()[name]
-        value = column.value(comparison)
+        value = column.value(self.comparison)
         if value is None:
             return MISSING
         return f"{value:,}" if isinstance(value, int) else with_unit(value, column.unit)
@@ -193,7 +188,7 @@ def _moved_between_processes(comparison: Comparison) -> bool:
 
 def _slow(comparison: Comparison, *, broken: bool) -> bool:
     """Slower, and no open verdict. ``broken``: with graph breaks, or without."""
-    slower = comparison.verdict is Verdict.SLOWER and (comparison.speedup or 1.0) < MIN_SPEEDUP
+    slower = comparison.verdict is Verdict.SLOWER and (comparison.speedup or 1.0) < LIMITS["MIN_SPEEDUP"]
     return slower and _compiled(comparison) and bool(comparison.number("graph_breaks")) is broken
 
 
@@ -306,13 +301,13 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "only_views": lambda c: (
             c.number("bytes_per_step") == 0 and not c.number("flops_per_step") and _compiled(c) and c.n > 0
         ),
-        "long_compilation": lambda c: (c.compilation_latency_s or 0.0) > MAX_COMPILATION_S,
+        "long_compilation": lambda c: (c.compilation_latency_s or 0.0) > LIMITS["MAX_COMPILATION_S"],
         "secretly_cold": lambda c: bool(_secretly_cold(c)),
         "compiled_beside": lambda c: _waiting(c) > MOST_WAITING,
         "failed_compilation": lambda c: any(map(_fails, c.record.compilations)),
         "wrong_form": lambda c: bool(_wrong_form(c)),
         "more_memory": lambda c: (
-            _compiled(c) and c.memory_ratio is not None and c.memory_ratio < MIN_MEMORY_RATIO
+            _compiled(c) and c.memory_ratio is not None and c.memory_ratio < LIMITS["MIN_MEMORY_RATIO"]
         ),
         "unsteady": lambda c: c.verdict is Verdict.UNSTEADY,
         "open": lambda c: c.open is not None and c.verdict is not Verdict.UNSTEADY and c.passed,

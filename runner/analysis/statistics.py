@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from runner.analysis.estimate import Estimate, PairedEstimate
+from runner.analysis.estimate import Estimate, Geomean, PairedEstimate, exp
 
 Floats = NDArray[np.float64]
 Column = Sequence[float] | NDArray[np.floating[Any]]
@@ -116,11 +117,8 @@ def walsh_averages(differences: Floats) -> Floats:
     return averages
 
 
-@lru_cache(maxsize=4)
-def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The indices i <= j of all pairs. Cached, because most records of a report have the same n."""
-    rows, columns = np.triu_indices(n)
-    return rows, columns
+_pairs = lru_cache(maxsize=4)(np.triu_indices)
+"""The indices i <= j of all pairs. Cached, because most records of a report have the same n."""
 
 
 def interval_rank(n: int, confidence: float) -> int | None:
@@ -137,13 +135,10 @@ def interval_rank(n: int, confidence: float) -> int | None:
 @lru_cache(maxsize=EXACT_UP_TO + 1)
 def _signed_rank_cdf(n: int) -> Floats:
     """P(W <= w) for w = 0 ... n(n+1)/2 under the null: each rank is in the sum with probability 1/2."""
-    counts = np.zeros(n * (n + 1) // 2 + 1)
-    counts[0] = 1.0
+    shares = np.ones(1)
     for rank in range(1, n + 1):
-        shifted = np.zeros_like(counts)
-        shifted[rank:] = counts[:-rank]
-        counts = (counts + shifted) / 2
-    cumulative: Floats = np.cumsum(counts)
+        shares = (np.pad(shares, (0, rank)) + np.pad(shares, (rank, 0))) / 2
+    cumulative: Floats = np.cumsum(shares)
     return cumulative
 
 
@@ -186,6 +181,31 @@ def mean_of_logs(logs: Column) -> Estimate | None:
         return None
     column = np.asarray(logs, dtype=np.float64)
     return student(float(column.mean()), [(float(column.var(ddof=1)) / column.size, column.size - 1.0)])
+
+
+def geomean(estimates: Sequence[Estimate]) -> Geomean:
+    if not estimates:
+        return Geomean()
+    logs = np.log([estimate.factor for estimate in estimates])
+    over = mean_of_logs(logs)
+    value, low, high = (math.exp(logs[0]), None, None) if over is None else (over.factor, over.low, over.high)
+    mean = Geomean(models=len(estimates), value=value, low=low, high=high)
+    widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
+    if len(widths) < len(estimates):
+        return mean
+    # errors of single models are independent: half widths add in quadrature
+    half = math.hypot(*widths) / len(widths)
+    return replace(mean, these_low=value * exp(-half), these_high=value * exp(half))
+
+
+def wilson(passed: int, total: int) -> tuple[float, float]:
+    """The interval of a pass rate (Wilson 1927). Raises ``ValueError`` without a record."""
+    if total < 1:
+        raise ValueError("a pass rate needs a record")
+    z, share = float(special.ndtri((1 + CONFIDENCE) / 2)), passed / total
+    center = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
+    return max(0.0, center - half), min(1.0, center + half)
 
 
 def coefficient_of_variation(values: Column) -> float | None:

@@ -48,8 +48,7 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
             continue
         worst: dict[str, Figures] = {}
         for figure in tensors:
-            kept = worst.setdefault(figure.tensor, figure)
-            worst[figure.tensor] = max(kept, figure, key=_rank)
+            worst[figure.tensor] = max(worst.get(figure.tensor, figure), figure, key=_rank)
         kinds = {kind: place for place, kind in enumerate(ORDER)}
         shown = sorted(worst.values(), key=lambda f: kinds.get(f.tensor.split(".", 1)[0], len(ORDER)))
         figures[record.job.key, record.candidate] = tuple(shown)

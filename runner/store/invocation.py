@@ -16,7 +16,7 @@ from harness.hardware.installed import version_of
 from harness.schema import Scalar
 
 SCRIPT = Path(__file__).resolve().parents[2] / "runner.py"
-INSTALLED = ("torchduet",)
+INSTALLED = "torchduet"
 GIT_S = 10.0  # a checkout on a slow disk
 WORKER = "harness.worker"  # for python -m; in the wheel, setup.py makes it torchduet.harness.worker
 
@@ -33,7 +33,7 @@ def program() -> tuple[str, ...]:
         return ("python", "runner.py")
     if SCRIPT.is_file() and not _installed():
         return ("python", str(SCRIPT))
-    return INSTALLED
+    return (INSTALLED,)
 
 
 def suite_script(suite: str) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def _version() -> str | None:
         line = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
         if line is not None:
             return line[1]
-    return version_of(INSTALLED[0])
+    return version_of(INSTALLED)
 
 
 @cache
@@ -84,5 +84,4 @@ def commit_of(checkout: Path) -> str:
 
 
 def _installed() -> bool:
-    name = INSTALLED[0]
-    return Path(sys.executable).with_name(name).is_file() or shutil.which(name) is not None
+    return Path(sys.executable).with_name(INSTALLED).is_file() or shutil.which(INSTALLED) is not None

@@ -6,7 +6,7 @@ import filecmp
 import itertools
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Source:
     folder: Path
     plan: tuple[Job, ...]
     content: Records
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any]
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -64,7 +64,11 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     _check_paths(paths, output_dir)
     sources = [load(path) for path in paths]
     for left, right in itertools.combinations(sources, 2):
-        _check_together(left, right)
+        if why := _apart(left, right):
+            raise UsageError(
+                f"--merge: {left.folder} and {right.folder} do not belong together: {why}; "
+                "compare the two runs instead of joining them"
+            )
     if not any(source.content.records for source in sources):
         raise UsageError("--merge: none of these runs has a record; measure something first")
     jobs = _joined_plan(sources)
@@ -194,8 +198,8 @@ def _missing(measured: Collection[Result], jobs: Sequence[Job], folder: RunFolde
 # -- what runs must have in common ------------------------------------------------
 
 
-def _check_together(left: Source, right: Source) -> None:
-    """Raises ``UsageError`` for the first difference that forbids joining these runs."""
+def _apart(left: Source, right: Source) -> str:
+    """The first difference that forbids joining these runs; "" if there is none."""
     facts: dict[str, tuple[set[str], set[str]]] = {}
     for place, source in enumerate((left, right)):
         for name, value in _named_facts(source):
@@ -203,22 +207,14 @@ def _check_together(left: Source, right: Source) -> None:
     for name, (first, second) in facts.items():
         if first and second and first != second:
             here, there = (" and ".join(sorted(values)) for values in (first, second))
-            raise _apart(left, right, f"{name} is {here} in the first and {there} in the second")
+            return f"{name} is {here} in the first and {there} in the second"
     results = {result_of(record): record for record in left.content.records}
     for record in right.content.records:
         same = results.get(result_of(record))
         if same is not None and to_json(same) != to_json(record):
             both = f"both measured {record.candidate} of {record.job.key}, with other values"
-            raise _apart(
-                left, right, f"{both}: {_outcome(same)} in the first, {_outcome(record)} in the second"
-            )
-
-
-def _apart(left: Source, right: Source, why: str) -> UsageError:
-    return UsageError(
-        f"--merge: {left.folder} and {right.folder} do not belong together: {why}; "
-        "compare the two runs instead of joining them"
-    )
+            return f"{both}: {_outcome(same)} in the first, {_outcome(record)} in the second"
+    return ""
 
 
 def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from runner.labels import counted, plain, reason
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
 """Appended to an incomplete line of a killed run. It is not JSON, so no record can end with it."""
 
-CRC = re.compile(rb', "crc": "([0-9a-f]{8})"}$')
+CRC = re.compile(rb', "crc": "([0-9a-f]{8})"}$')  # a record's last field: of the bytes before it
 MOST_NAMED = 10  # lines that are not used, each with a sentence
 MOST_DIGITS = 20
 DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
@@ -43,21 +43,13 @@ class Records:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Appends one line and syncs it to the disk.
-
-    ``OSError`` if this fails. The file is then as before.
-    """
+    """Appends one line and syncs it to the disk. ``OSError`` if this fails; the file is then as before."""
     text = json.dumps(to_json(record), allow_nan=False, ensure_ascii=False)
     # a lone surrogate, as in a file name that is not UTF-8, becomes a JSON escape
-    line = with_checksum(text.encode(errors="backslashreplace")) + b"\n"
+    content = text.encode(errors="backslashreplace").removesuffix(b"}")
+    line = content + b', "crc": "%08x"}\n' % zlib.crc32(content)
     # a killed run may have left an incomplete line; the new record needs its own line
     _append(path, line if _ends_in_newline(path) else b"\n" + line)
-
-
-def with_checksum(line: bytes) -> bytes:
-    """The line of a JSON object, with the CRC-32 of what is before it as its last field."""
-    content = line.removesuffix(b"}")
-    return content + b', "crc": "%08x"}' % zlib.crc32(content)
 
 
 def end_last_line(path: Path) -> str | None:

@@ -70,19 +70,15 @@ class RunFolder:
                 folder.records_path.touch()
             except FileExistsError:
                 raise UsageError(OTHER_RUN.format(path=path)) from None
-            except OSError:
-                folder._undo(remove_folder=is_new)
+            except OSError:  # the disk was too full for the plan
+                with contextlib.suppress(OSError):
+                    (folder.path / RUN).unlink(missing_ok=True)
+                    if is_new:
+                        folder.path.rmdir()
                 raise
         except OSError as error:
             raise UsageError(f"--output-dir: {path} cannot be written ({error.strerror})") from None
         return folder
-
-    def _undo(self, *, remove_folder: bool) -> None:
-        """Removes the new files after the disk was too full for the plan."""
-        with contextlib.suppress(OSError):
-            (self.path / RUN).unlink(missing_ok=True)
-            if remove_folder:
-                self.path.rmdir()
 
     @classmethod
     def reopen(cls, flag: str, path: Path) -> RunFolder:
@@ -140,10 +136,7 @@ class RunFolder:
             raise
 
     def open_case(self, job: Job) -> Path:
-        """Makes the job's folder with its job file. Returns the log.
-
-        The first line of the log is the command that runs the job by hand.
-        """
+        """The job's folder, as ``write_case`` makes it. Returns the log."""
         own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
         return write_case(self.path / "cases" / job.key, job, own)
 
@@ -153,26 +146,20 @@ class RunFolder:
         ``UsageError`` if a file cannot be written. The remaining files of this call are then not written.
         """
         try:
-            with self._alone():
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                locked(descriptor, fcntl.LOCK_EX)  # two processes would mix the files of a report
                 for name, content in files.items():
                     if Path(name).name != name:
                         raise ValueError(f"{name!r} is not the name of a file in this folder")
                     write_whole(self.path / name, content)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise UsageError(
                 f"{plain(str(error.filename or self.path))} cannot be written ({error.strerror}); "
                 f"the records are safe: correct this, then use --visualize-logs {shlex.quote(str(self.path))}"
             ) from None
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A lock: two processes that write the same report would mix their files."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            locked(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def relative(self, path: Path) -> str:
         return str(path.relative_to(self.path))

@@ -10,7 +10,7 @@ from harness.schema import Status
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate, Verdict
-from runner.analysis.verdicts.averages import geomean, wilson
+from runner.analysis.statistics import geomean, wilson
 from runner.analysis.verdicts.between import ASSUMED
 from runner.cli.commands import job_command
 from runner.reports.parts.pairs import pair_tables, short_pair_tables

@@ -6,7 +6,7 @@ from the built model. The streams of ``--shapes``: how long each strategy takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from statistics import fmean, median
 from typing import TypeVar
@@ -30,16 +30,26 @@ Races = Mapping[int, tuple[float, ...]]
 
 def start_forms(comparisons: Sequence[Comparison]) -> tuple[StartForm, ...]:
     """The forms of each candidate, in the order in which they were raced. Candidates share eager's race."""
-    return _sharing_eager([form for comparison in comparisons for form in _raced(comparison)])
+    return _forms(comparisons, _start_form, streams=False)
 
 
 def shape_forms(comparisons: Sequence[Comparison]) -> tuple[ShapeForm, ...]:
     """Each strategy of each candidate. Candidates of a job share eager's streams."""
-    return _sharing_eager([form for comparison in comparisons for form in _streamed(comparison)])
+    return _forms(comparisons, _shape_form, streams=True)
 
 
-def _sharing_eager(forms: Sequence[Form]) -> tuple[Form, ...]:
-    """Eager once for all candidates of a job and environment."""
+def _forms(
+    comparisons: Sequence[Comparison],
+    form_of: Callable[[Comparison, str, Members, Members], Form],
+    *,
+    streams: bool,
+) -> tuple[Form, ...]:
+    """Of each candidate and start, beside eager's processes. Eager once for a job and environment."""
+    forms: list[Form] = []
+    for comparison in comparisons:
+        starts = _by_start(comparison, streams=streams)
+        eager = starts.get(EAGER_START, {})
+        forms += [form_of(comparison, start, members, eager) for start, members in starts.items()]
     eagers = {_race(form): form for form in reversed(forms) if form.start == EAGER_START}
     return tuple(form for form in forms if form.start != EAGER_START or form is eagers[_race(form)])
 
@@ -64,20 +74,12 @@ def _ends(members: Members) -> dict[int, tuple[float, ...]]:
 # -- races ---------------------------------------------------------------------------
 
 
-def _raced(comparison: Comparison) -> list[StartForm]:
-    races = _by_start(comparison, streams=False)
-    ends = {start: _ends(members) for start, members in races.items()}
-    eager = ends.get(EAGER_START, {})
-    return [_start_form(comparison, start, [*races[start].values()], ends[start], eager) for start in races]
-
-
-def _start_form(
-    comparison: Comparison, start: str, members: Sequence[Compilation], ends: Races, eager: Races
-) -> StartForm:
+def _start_form(comparison: Comparison, start: str, members: Members, eager: Members) -> StartForm:
+    ends, processes = _ends(members), [*members.values()]
     least = min(map(len, ends.values()))
-    stored = [process.stored_bytes for process in members if process.stored_bytes is not None]
+    stored = [process.stored_bytes for process in processes if process.stored_bytes is not None]
     settled = {number: settled_step(race) for number, race in ends.items()}
-    wrong = next((process for process in members if process.failure), members[0])
+    wrong = next((process for process in processes if process.failure), processes[0])
     return StartForm(
         comparison=comparison,
         start=start,
@@ -88,7 +90,7 @@ def _start_form(
         settled_s=typical_of([ends[number][step - 1] for number, step in settled.items()]),
         step_s=typical_of([settled_s(race) for race in ends.values()]).value,
         stored_bytes=median(stored) if stored else None,
-        overtaking=None if start == EAGER_START else overtaking(ends, eager, comparison.estimate),
+        overtaking=None if start == EAGER_START else overtaking(ends, _ends(eager), comparison.estimate),
         status=wrong.status,
         failure=wrong.failure,
     )
@@ -149,12 +151,6 @@ def beyond_steps(ends: Sequence[float]) -> float:
 
 
 # -- streams of changing shapes ------------------------------------------------------
-
-
-def _streamed(comparison: Comparison) -> list[ShapeForm]:
-    streams = _by_start(comparison, streams=True)
-    eager = streams.get(EAGER_START, {})
-    return [_shape_form(comparison, strategy, members, eager) for strategy, members in streams.items()]
 
 
 def _shape_form(comparison: Comparison, strategy: str, members: Members, eager: Members) -> ShapeForm:

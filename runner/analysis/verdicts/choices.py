@@ -29,10 +29,8 @@ def followed(record: Record) -> str:
     chosen = [record.metrics, *(c.metrics for c in record.compilations if c.start == AS_FOUND)]
     if samples is None or not 2 * FEWEST <= len(samples.rounds_by_process) == len(chosen):
         return ""
-    logs = [
-        alone.log
-        for alone in each_process(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
-    ]
+    processes = each_process(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
+    logs = [process.log for process in processes]
     for name, (what, kind) in CHOICES.items():
         kinds = [kind(metrics.get(name)) for metrics in chosen]
         usual = Counter(kinds).most_common(1)[0][0]

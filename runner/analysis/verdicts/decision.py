@@ -125,12 +125,11 @@ def _wider(interval: Interval, log: float, factor: float, more: float) -> Interv
 def _of_several(
     whole: PairedEstimate, alone: Sequence[PairedEstimate], logs: Sequence[Floats], between: Between
 ) -> PairedEstimate:
-    count = len(alone)
-    centers = np.array([process.log for process in alone])
-    spread = float(centers.std(ddof=1))
-    pool = between.pool or pool_of([(spread, count, _within(alone))], between.assumed_sd)
-    variance, df = moderated(spread, count, pool)
-    mean, steady = student(float(centers.mean()), [(variance / count, df)]), steadiness(logs)
+    own = _spread(alone)
+    spread, count, _ = own
+    variance, df = moderated(spread, count, between.pool or pool_of([own], between.assumed_sd))
+    center = float(np.mean([process.log for process in alone]))
+    mean, steady = student(center, [(variance / count, df)]), steadiness(logs)
     widths = [process.rounds_half for process in alone if process.rounds_half is not None]
     return replace(
         whole,
@@ -162,7 +161,7 @@ def difference(first: PairedEstimate | None, second: PairedEstimate | None) -> E
 
 
 Spread = tuple[float, int, float]
-"""Standard deviation between processes, their number, variance that their rounds explain."""
+"""Standard deviation between processes, their number, mean variance that their rounds explain."""
 
 
 def spread_of(baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]) -> Spread | None:
@@ -170,23 +169,21 @@ def spread_of(baseline_s: Column, candidate_s: Column, rounds_by_process: Sequen
     if len(rounds_by_process) < 2:
         return None
     try:
-        alone = each_process(baseline_s, candidate_s, rounds_by_process)
+        return _spread(each_process(baseline_s, candidate_s, rounds_by_process))
     except ValueError:
         return None
-    centers = np.array([process.log for process in alone])
-    return float(centers.std(ddof=1)), len(alone), _within(alone)
+
+
+def _spread(alone: Sequence[PairedEstimate]) -> Spread:
+    widths = [process.rounds_half for process in alone if process.rounds_half is not None]
+    explained = float(np.mean(np.square(widths))) / Z_95**2 if widths else 0.0
+    return float(np.std([process.log for process in alone], ddof=1)), len(alone), explained
 
 
 def pool_of(spreads: Sequence[Spread], assumed_sd: float) -> Pool:
     """What models with these spreads say together, beside what is assumed."""
     explained = sum(variance for _, _, variance in spreads) / len(spreads)
     return pooled([(spread, count) for spread, count, _ in spreads], assumed_sd**2 + explained)
-
-
-def _within(alone: Sequence[PairedEstimate]) -> float:
-    """The mean variance of a process's log speedup that its rounds explain."""
-    widths = [process.rounds_half for process in alone if process.rounds_half is not None]
-    return float(np.mean(np.square(widths))) / Z_95**2 if widths else 0.0
 
 
 def verdict(estimate: Estimate | None, q_value: float | None, limits: Limits) -> Verdict | None:

@@ -71,8 +71,7 @@ def steadiness(processes: Sequence[Floats]) -> Steadiness:
         both = f"{_ratio(first)} in the first half of the rounds, {_ratio(second)} in the second"
         return Steadiness(reason=f"the speedup drifts ({both})", kind=Reason.TREND, segments=segments)
     if abs(moved) > TREND:
-        both = f"{_ratio(first)} and {_ratio(second)}"
-        reason = f"the halves of the rounds differ ({both})"
+        reason = f"the halves of the rounds differ ({_ratio(first)} and {_ratio(second)})"
         return Steadiness(reason=reason, kind=Reason.HALVES, segments=segments)
     for low, high in filter(None, map(regimes, long)):
         reason = f"the rounds have two regimes ({_ratio(low)} and {_ratio(high)})"

@@ -6,15 +6,13 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from harness.backends.settings.candidates import plain_of
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
 from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
 from runner.analysis.estimate import Limits, PairedEstimate
-from runner.analysis.statistics import false_discovery
-from runner.analysis.verdicts.averages import geomean
+from runner.analysis.statistics import false_discovery, geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
@@ -22,7 +20,6 @@ from runner.analysis.verdicts.reasons import judgment
 
 FEWEST = 6  # shared rounds; fewer have no interval
 
-Key = TypeVar("Key", bound=tuple[int, float, float])
 Round = tuple[int, float, float]
 """The process, the number of the round in it (older records: eager's time), and eager's time: sessions of a
 job that ran one after the other count their rounds from 0.
@@ -88,10 +85,10 @@ def _estimate(first: Record, second: Record) -> PairedEstimate | None:
     return judged_or_none(baseline_s, candidate_s, by_process, Between(assumed_sd=tau))
 
 
-def timed_in_both(before: Iterable[Key], after: Container[Key]) -> tuple[list[Key], tuple[int, ...]]:
+def timed_in_both(before: Iterable[Round], after: Container[Round]) -> tuple[list[Round], tuple[int, ...]]:
     """The rounds that timed both sides, in the order of ``before``, and how many each process has.
 
-    Keys are (process, what names a round in it). The numbers are () for one process, as in ``judged``.
+    The numbers are () for one process, as in ``judged``.
     """
     shared = [key for key in before if key in after]
     counts = Counter(key[0] for key in shared)

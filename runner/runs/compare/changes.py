@@ -28,8 +28,7 @@ import numpy as np
 from harness.schema import AS_FOUND, COLD, WARM
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.findings import is_crowded
-from runner.analysis.statistics import Floats, false_discovery, mean_of_logs, paired_speedup
-from runner.analysis.verdicts.averages import geomean
+from runner.analysis.statistics import Floats, false_discovery, geomean, mean_of_logs, paired_speedup
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, difference, judged_or_none, verdict
 from runner.analysis.verdicts.family import assumed_of
