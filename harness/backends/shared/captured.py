@@ -92,14 +92,12 @@ class Shape:
     """The structure of inputs or outputs: the places of tensors, and all other values."""
 
     spec: Any = None
-    leaves: list[Any] = field(default_factory=list)  # None in the place of a tensor
-    is_tensor: list[bool] = field(default_factory=list)
+    leaves: list[Any] = field(default_factory=list)  # the class torch.Tensor in the place of a tensor
 
     def take(self, value: Any, what: str) -> list[torch.Tensor]:
         """Stores the structure of ``value`` and returns its tensors, in order."""
         leaves, self.spec = pytree.tree_flatten(value)
-        self.is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
-        self.leaves = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self.leaves = [torch.Tensor if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         for leaf in self.leaves:
             if next(iter(named_tensors(leaf, what)), None) is not None:
                 raise TypeError(
@@ -110,8 +108,8 @@ class Shape:
     def put(self, tensors: Iterable[torch.Tensor]) -> Any:
         """The stored structure with these tensors."""
         source = iter(tensors)
-        pairs = zip(self.leaves, self.is_tensor, strict=True)
-        return pytree.tree_unflatten([next(source) if tensor else leaf for leaf, tensor in pairs], self.spec)
+        leaves = [next(source) if leaf is torch.Tensor else leaf for leaf in self.leaves]
+        return pytree.tree_unflatten(leaves, self.spec)
 
 
 class FlatModule(nn.Module):

@@ -88,10 +88,9 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
     def recorded() -> bool:
         return cudagraph_copied_inputs() > copied or (device.pool_bytes() or 0) > pools
 
-    def calls() -> int:
-        return compiled.compiler_calls() if recorded() or not skips() else 0
-
-    def why() -> str:
+    def why_nothing() -> str:
+        if recorded() or not skips():
+            return compiled.why_nothing()
         return "; ".join(part for part in ("every CUDA graph was skipped", latest_cudagraph_skip()) if part)
 
     def late_notes() -> tuple[str, ...]:
@@ -108,9 +107,9 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
     return replace(
         compiled,
         replays=True,
-        compiler_calls=calls,
+        compiler_calls=lambda: compiled.compiler_calls() if recorded() or not skips() else 0,
         late_notes=late_notes,
-        why_nothing=lambda: why() if skips() and not recorded() else compiled.why_nothing(),
+        why_nothing=why_nothing,
     )
 
 

@@ -101,19 +101,16 @@ def _value(key: str, text: str, kind: Any, now: Any) -> Any:
     return value
 
 
-def batch_tensors(program: Program) -> list[torch.Tensor]:
-    """The inputs and targets whose first size equals the first size of the first input (the batch)."""
-    given = [
-        t for _, t in named_tensors((program.args, dict(program.kwargs), program.target), "given") if t.dim()
-    ]
-    return [t for t in given if t.shape[0] == given[0].shape[0]]
-
-
 def mark_dynamic_batch(program: Program) -> str | None:
-    """Marks the batch as dynamic for Dynamo; returns a note if this is impossible."""
-    tensors = batch_tensors(program)
+    """Marks the batch as dynamic for Dynamo; returns a note if this is impossible.
+
+    The batch is the first size of the first input, also in other inputs and targets.
+    """
+    given = named_tensors((program.args, dict(program.kwargs), program.target), "given")
+    tensors = [tensor for _, tensor in given if tensor.dim()]
     if not tensors or tensors[0].shape[0] < 2:
         return "--dynamic-batch-only was not used: torch specializes on a batch of one"
     for tensor in tensors:
-        torch._dynamo.mark_dynamic(tensor, 0)
+        if tensor.shape[0] == tensors[0].shape[0]:
+            torch._dynamo.mark_dynamic(tensor, 0)
     return None
