@@ -109,7 +109,6 @@ def _overloads(name: str) -> list[Any]:
 
 
 def with_settings(compile_it: Compile, settings: Sequence[str], takes: Sequence[str]) -> Compile:
-    """The ``compile`` function of a compiler with these settings."""
     own = own_settings(settings, takes)
 
     def compiled_with(program: Program) -> Compiled:

@@ -38,15 +38,14 @@ def compile_at_first_call(
     """
     if program.training:
         raise ValueError(f"{name} compiles inference only: it has no backward")
-    built: list[Call] = []
+    run: Call | None = None
     operations = 0
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal operations
-        if not built:
+        nonlocal run, operations
+        if run is None:
             run, operations = build(args, kwargs)
-            built.append(run)
-        return built[0](*args, **kwargs)
+        return run(*args, **kwargs)
 
     return Compiled(
         forward=forward_of(call, None),
@@ -83,7 +82,6 @@ def has_free_sizes(program: Program) -> bool:
 
 
 def operations_of(captured: torch.export.ExportedProgram) -> int:
-    """The number of captured operations."""
     return sum(node.op == "call_function" for node in captured.graph.nodes)
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,10 +123,7 @@ def with_freezing(program: Program, compiled: Compiled, settings: Mapping[str, A
     """Freezing needs a setting that Dynamo reads from the global configuration."""
     if program.training or not settings.get("freezing"):  # torch freezes without gradients only
         return compiled
-
-    def context() -> Any:
-        return torch._inductor.config.patch(freezing=True)
-
+    context = partial(torch._inductor.config.patch, freezing=True)
     forward = around(compiled.forward, context, calls=SETTLING_CALLS)
     return replace(compiled, forward=forward, constant_weights=True)
 

@@ -75,7 +75,6 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
 
 
 def _value(key: str, text: str, kind: Any, now: Any) -> Any:
-    """``text`` as a value of that type."""
     kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     word = text.strip().lower()
     if bool in kinds and word in ("true", "false", "1", "0"):
