@@ -35,13 +35,12 @@ _FLAGS = {
 def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple[str, ...]:
     """One note for each given option that this compiler does not support."""
     takes = tuple(takes)
-    given = [option for option in _FLAGS if getattr(options, option)]
     refused = options.strategy in (STATIC, DYNAMIC, MARKED) and "dynamic_shapes" not in takes
     unused = (f"{name}: {options.strategy} shapes {NOT_TAKEN}",) if refused else ()
     return unused + tuple(
-        f"{name}: {_FLAGS[o]} was not used, because this compiler does not support it"
-        for o in given
-        if o not in takes
+        f"{name}: {flag} was not used, because this compiler does not support it"
+        for option, flag in _FLAGS.items()
+        if getattr(options, option) and option not in takes
     )
 
 
@@ -65,10 +64,8 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
         key, _, text = pair.partition("=")
         if key not in known:
             close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close][
-                : 3 - len(close)
-            ]
-            hint = f"; the closest are {', '.join(close)}" if close else ""
+            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close]
+            hint = f"; the closest are {', '.join(close[:3])}" if close else ""
             raise ValueError(f"{owner} has no setting called {key!r}{hint}")
         settings[key] = _value(f"{owner}'s {key}", text, config.get_type(key), known[key])
     return settings
