@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.devices import type_of
+from harness.loading.own_compiler import digest
 from harness.loading.own_model import suite_of
 from harness.schema import PUBLISHED_MODEL, Case, Job, Record, Scalar, Where
 
@@ -36,7 +36,7 @@ def counted(number: int, noun: str) -> str:
 def file_part(text: str) -> str:
     """``text`` as part of a file name on any system. The end of a long text is replaced by a digest."""
     part = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-") or "unnamed"
-    return part if len(part) <= LONGEST_PART else f"{part[: LONGEST_PART - 9]}-{_digest(text)}"
+    return part if len(part) <= LONGEST_PART else f"{part[: LONGEST_PART - 9]}-{digest(text)}"
 
 
 def suite_labels(suites: Iterable[str]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def suite_labels(suites: Iterable[str]) -> dict[str, str]:
     stems = {source: file_part(_stem(source)) for source in sources.values()}
     taken = list(stems.values())
     labels = {
-        source: stem if taken.count(stem) == 1 or stem == source else f"{stem}-{_digest(source)}"
+        source: stem if taken.count(stem) == 1 or stem == source else f"{stem}-{digest(source)}"
         for source, stem in stems.items()
     }
     return {**labels, **{suite: labels[source] for suite, source in sources.items()}}
@@ -150,10 +150,6 @@ def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:
 
 def _stem(suite: str) -> str:
     return re.split(r"[/\\]", suite)[-1].removesuffix(".py")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def where_text(where: Where) -> str:

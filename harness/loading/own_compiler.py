@@ -35,7 +35,7 @@ def labels_of(sources: Sequence[str], taken: Iterable[str] = ()) -> Mapping[str,
     short = {source: _label(source) for source in dict.fromkeys(sources)}
     names = [*short.values(), *taken]
     return {
-        source: label if names.count(label) == 1 else f"{label}-{_digest(source)}"
+        source: label if names.count(label) == 1 else f"{label}-{digest(source)}"
         for source, label in short.items()
     }
 
@@ -51,5 +51,5 @@ def _label(source: str) -> str:
     return safe_label(f"{stem.rpartition('.')[2]}.{function}")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
