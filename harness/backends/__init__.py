@@ -82,7 +82,7 @@ def load_backend(name: str, source: str = "", package: Path | None = None) -> Co
     compile_it = partial(backend.compile, package=package) if packed else backend.compile
     if not settings:
         return compile_it
-    with_settings: Callable[..., Compile] = _settings().with_settings
+    with_settings: Callable[..., Compile] = _module("settings.own").with_settings
     return with_settings(compile_it, settings, backend.settings)
 
 
@@ -98,7 +98,7 @@ def why_no_own_setting(name: str, source: str = "") -> str | None:
     if not settings:
         return None
     try:
-        _settings().own_settings(settings, backend_of(name, source).settings)
+        _module("settings.own").own_settings(settings, backend_of(name, source).settings)
     except ValueError as error:
         return f"{name}: {error}"
     return None
@@ -109,7 +109,7 @@ def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
     if not inductor_config:
         return None
     try:
-        _shared("options").inductor_settings(inductor_config)
+        _module("shared.options").inductor_settings(inductor_config)
     except ValueError as error:
         return str(error)
     return None
@@ -120,13 +120,13 @@ def own_backend(name: str, function: str | Callable[..., Any]) -> Compile:
 
     Raises ``LookupError`` with a sentence if the function is not a compiler.
     """
-    compile_it: Compile = _shared("own").compiler(name, function)[1]
+    compile_it: Compile = _module("shared.own").compiler(name, function)[1]
     return compile_it
 
 
 def registered() -> tuple[str, ...]:
     """Names that are registered with ``torch.compile`` in this process. Imports torch."""
-    names: tuple[str, ...] = _shared("dynamo").registered_names()
+    names: tuple[str, ...] = _module("shared.dynamo").registered_names()
     return names
 
 
@@ -134,16 +134,16 @@ def backend_of(candidate: str, source: str = "") -> Backend:
     """The candidate's compiler. Raises ``LookupError`` as above."""
     name = parts_of(candidate)[0]
     if source:
-        return Backend.of(*_shared("own").compiler(name, source))
+        return Backend.of(*_module("shared.own").compiler(name, source))
     if name in _presets():
         preset = _presets()[name]
-        module = _shared(preset["made_by"])
+        module = _module(f"shared.{preset['made_by']}")
         compile_it = partial(module.compile_as, name=name, **preset.get("arguments", {}))
         return Backend.of(preset["about"], compile_it, module)
     if name in backend_names():
-        module = importlib.import_module(f"{__name__}.{name}")
+        module = _module(name)
         return Backend.of(module.__doc__ or name, module.compile, module)
-    module = _shared("dynamo")
+    module = _module("shared.dynamo")
     module.check(name, backend_names())
     what = f"The backend {name!r} that is registered with torch.compile."
     return Backend.of(what, partial(module.compile_with_dynamo, backend=name), module)
@@ -154,10 +154,6 @@ def _presets() -> Mapping[str, Mapping[str, Any]]:
     return read_toml(Path(__file__).parent / "shared" / "presets.toml")
 
 
-def _shared(file: str) -> Any:
+def _module(name: str) -> Any:
     """Imported by name: the runner imports this module, and must not reach torch through it."""
-    return importlib.import_module(f"{__name__}.shared.{file}")
-
-
-def _settings() -> Any:
-    return importlib.import_module(f"{__name__}.settings.own")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -12,7 +12,7 @@ from torch import nn
 from harness.backends.shared import inductor
 from harness.backends.shared.dynamo import dynamo_options
 from harness.counters import counting_graphs
-from harness.program import Compiled, Program
+from harness.program import Compiled, Program, own_code
 from harness.timing.blocks import repeated_blocks
 
 why_unavailable = inductor.why_unavailable
@@ -60,10 +60,6 @@ def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callabl
     function = getattr(region.forward, "__func__", None)
     if not isinstance(function, types.FunctionType):
         return region.forward
-    shapes = [tuple(p.shape) for p in region.parameters()]
-    code = codes.setdefault(f"{region!r} {shapes}", function.__code__.replace())
-    own = types.FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    own.__kwdefaults__ = function.__kwdefaults__
+    shapes, own = [tuple(p.shape) for p in region.parameters()], own_code(function)
+    own.__code__ = codes.setdefault(f"{region!r} {shapes}", own.__code__)
     return types.MethodType(own, region)

@@ -25,9 +25,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
     def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
         flat, graph = captured.flat_export(program, args, kwargs)
-        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(torch.get_num_threads())}
-        model = openvino.convert_model(graph)
-        compiled, note = _compiled(openvino, model, settings, _precision(program))
+        compiled, note = _compiled(openvino, openvino.convert_model(graph), _precision(program))
         late.extend(note)
         request = compiled.create_infer_request()
 
@@ -41,15 +39,14 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     return captured.compile_at_first_call(program, "openvino", build, late=late)
 
 
-def _compiled(
-    openvino: Any, model: Any, settings: dict[str, str], precision: str | None
-) -> tuple[Any, tuple[str, ...]]:
+def _compiled(openvino: Any, model: Any, precision: str | None) -> tuple[Any, tuple[str, ...]]:
     """The model compiled in the requested precision; otherwise in float32, with a note.
 
     Without a hint, OpenVINO computes in bfloat16 if this is faster, also for a float16 model on a processor
     that cannot compute in float16.
     """
     core, hint = openvino.Core(), "INFERENCE_PRECISION_HINT"
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(torch.get_num_threads())}
     if precision is None:
         return core.compile_model(model, "CPU", settings), ()
     compiled = core.compile_model(model, "CPU", {**settings, hint: precision})

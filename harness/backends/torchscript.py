@@ -40,13 +40,9 @@ def _script_or_trace(program: Program) -> tuple[torch.jit.ScriptModule, str]:
 
 def _trace(program: Program) -> torch.jit.ScriptModule:
     trace: Any = torch.jit.trace
-    if not program.kwargs:
-        return cast(
-            "torch.jit.ScriptModule", trace(program.module, program.args, check_trace=False, strict=False)
-        )
-    # trace takes positional or named inputs, not both, so all are passed by name
-    named = inspect.signature(program.module.forward).bind(*program.args, **program.kwargs).arguments
-    return cast(
-        "torch.jit.ScriptModule",
-        trace(program.module, example_kwarg_inputs=dict(named), check_trace=False, strict=False),
-    )
+    given: dict[str, Any] = {"example_inputs": program.args}
+    if program.kwargs:
+        # trace takes positional or named inputs, not both, so all are passed by name
+        named = inspect.signature(program.module.forward).bind(*program.args, **program.kwargs).arguments
+        given = {"example_kwarg_inputs": dict(named)}
+    return cast("torch.jit.ScriptModule", trace(program.module, **given, check_trace=False, strict=False))

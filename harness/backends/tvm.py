@@ -14,8 +14,6 @@ from harness.backends.shared.installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = captured.INFERENCE
-
-
 SPINS = "TVM_THREAD_POOL_SPIN_COUNT"
 
 

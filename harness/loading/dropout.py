@@ -57,7 +57,8 @@ def _attributes(holder: Any) -> dict[str, Any]:
 def _of(holder: Any) -> list[float]:
     drops = any(word in base.__name__.lower() for base in type(holder).__mro__ for word in DROPPING)
     before: list[float] = []
-    for name, value in list(_attributes(holder).items()):
+    attributes = _attributes(holder)
+    for name, value in list(attributes.items()):
         lower = str(name).lower()
         if "drop" not in lower and not (drops and lower in ("p", "prob")):
             continue
@@ -68,17 +69,11 @@ def _of(holder: Any) -> list[float]:
         dropping = [rate for rate in rates if _is_rate(rate)]
         if dropping:
             changed = [kept if _is_rate(rate) else rate for rate in rates]
-            _set(holder, name, changed[0] if isinstance(value, float) else type(value)(changed))
+            # not setattr, which frozen classes and modules restrict
+            attributes[name] = changed[0] if isinstance(value, float) else type(value)(changed)
             before += dropping
     return before
 
 
 def _is_rate(value: object) -> bool:
     return isinstance(value, float) and KEPT_DROPOUT < value < 1.0
-
-
-def _set(holder: Any, name: str, value: Any) -> None:
-    if isinstance(holder, dict):
-        holder[name] = value
-    else:
-        object.__setattr__(holder, name, value)  # frozen classes and modules restrict plain setattr

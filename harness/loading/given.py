@@ -146,7 +146,8 @@ def remarks(
         elsewhere = {str(t.device) for _, t in tensors if t.device.type != device.type}
         if elsewhere:
             sentences.append(f"{what} came on {', '.join(sorted(elsewhere))} and was copied to {device}")
-    scripted = [name or "the model" for name, part in workload.module.named_modules() if _is_scripted(part)]
+    parts = workload.module.named_modules()
+    scripted = [name or "the model" for name, part in parts if isinstance(part, torch.jit.ScriptModule)]
     if scripted:
         sentences.append(f"eager runs TorchScript, and no Python, in {scripted[0]}")
     needing = [name for name, tensor in inputs if tensor.requires_grad]
@@ -157,10 +158,6 @@ def remarks(
         f"inputs: {sentence}" for sentence in _mismatches(workload) if not sentence.startswith("all")
     ]
     return tuple(sentences)
-
-
-def _is_scripted(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.jit.ScriptModule)
 
 
 def _of_precision(workload: Workload, precision: Precision) -> list[str]:

@@ -12,14 +12,12 @@ from harness.tensors import named_tensors
 
 def mean_of_output(output: Any, target: Any) -> torch.Tensor:
     """The mean of the means of the output's floating tensors, as in PyTorch's benchmark harness."""
-    means = [tensor.mean() for tensor in _floating(output)]
-    return torch.stack(means).mean()
+    return torch.stack([tensor.mean() for tensor in _floating(output)]).mean()
 
 
 def sum_of_output(output: Any, target: Any) -> torch.Tensor:
     """The sum of all values of the output's floating tensors."""
-    sums = [tensor.sum() for tensor in _floating(output)]
-    return torch.stack(sums).sum()
+    return torch.stack([tensor.sum() for tensor in _floating(output)]).sum()
 
 
 def loss_of_output(output: Any, target: Any) -> Any:
@@ -47,11 +45,8 @@ def _floating(output: Any) -> list[torch.Tensor]:
     if not trainable:
         raise ValueError("the output has no floating tensor that a loss could be made of")
     # under autocast, a model that returns its loss and its logits may return them in different types
-    return (
-        [tensor.float() for tensor in trainable]
-        if len({tensor.dtype for tensor in trainable}) > 1
-        else trainable
-    )
+    mixed = len({tensor.dtype for tensor in trainable}) > 1
+    return [tensor.float() for tensor in trainable] if mixed else trainable
 
 
 REDUCTIONS = {"mean": mean_of_output, "sum": sum_of_output}

@@ -26,12 +26,6 @@ WRAPPED = "_torchdynamo_orig_callable"
 class AlreadyCompiledError(Exception):
     """Eager's own step runs compiled code."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "eager's own step runs code that torch.compile compiles, so it is not eager: give the model "
-            "and the functions that it calls without torch.compile"
-        )
-
 
 @contextmanager
 def eager_alone() -> Iterator[None]:
@@ -41,7 +35,10 @@ def eager_alone() -> Iterator[None]:
     with _watching_calls(entered) if graphs else nullcontext():
         yield
     if graphs_compiled() != graphs or entered:
-        raise AlreadyCompiledError
+        raise AlreadyCompiledError(
+            "eager's own step runs code that torch.compile compiles, so it is not eager: give the model "
+            "and the functions that it calls without torch.compile"
+        )
 
 
 @contextmanager

@@ -46,11 +46,8 @@ def _rows(program: Program, whole: int, size: int) -> Inputs:
             return tensor
         return tensor.detach()[:size].clone().requires_grad_(tensor.requires_grad)
 
-    return (
-        map_tensors(program.args, first),
-        map_tensors(dict(program.kwargs), first),
-        map_tensors(program.target, first),
-    )
+    rows: Inputs = map_tensors((program.args, dict(program.kwargs), program.target), first)
+    return rows
 
 
 def batch_of(program: Program) -> int | None:

@@ -75,7 +75,9 @@ def _import_mended() -> None:
         for operator in _OPERATORS:
             if not hasattr(torch.ops.torchvision, operator):
                 _fragment().define(operator + _SCHEMA)
-        _forget()
+        for name in [*sys.modules]:  # all of torchvision is imported anew
+            if name.partition(".")[0] == _PACKAGE:
+                del sys.modules[name]
     refusal = _refusal()
     if refusal is not None:
         version = version_of(_PACKAGE) or "of unknown version"
@@ -103,13 +105,6 @@ def _operators_missing() -> bool:
     extension = sys.modules.get("torchvision.extension")
     has_ops = getattr(extension, "_has_ops", None)
     return has_ops is not None and not has_ops()
-
-
-def _forget() -> None:
-    """Lets torchvision be imported anew, all of it."""
-    for name in [*sys.modules]:
-        if name.partition(".")[0] == _PACKAGE:
-            del sys.modules[name]
 
 
 @functools.cache

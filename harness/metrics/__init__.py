@@ -188,11 +188,8 @@ def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
 def _all() -> Iterator[tuple[str, ModuleType]]:
     files = (file for folder in __path__ for file in Path(folder).glob("*.py"))
     for name in sorted(file.stem for file in files if not file.stem.startswith("_")):
-        module = None
         with _logged(name):  # a broken module loses only its own numbers
-            module = importlib.import_module(f"{__name__}.{name}")
-        if module is not None:
-            yield name, module
+            yield name, importlib.import_module(f"{__name__}.{name}")
 
 
 def _called_until_it_fails(name: str, read: Between, between: list[Between]) -> Between:

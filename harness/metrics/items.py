@@ -63,6 +63,4 @@ def items(inputs: Sequence[torch.Tensor], new_tokens: int | None) -> tuple[int, 
     tokens = [t for t in inputs if t.ndim == 2 and str(t.dtype) in ("torch.int64", "torch.int32")]
     if tokens:
         return tokens[0].numel(), "tokens"
-    if inputs[0].ndim == 4:
-        return batch, "images"
-    return batch, "samples"
+    return batch, "images" if inputs[0].ndim == 4 else "samples"

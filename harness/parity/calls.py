@@ -200,15 +200,11 @@ def row_on(bench: Workbench, variant: Variant, data: Data, steps: int = IN_A_ROW
     There are none if nothing of the data can be changed.
     """
     row, compiled = Row(), (graphs_compiled(), frames_given_up())
-    variant.restore()
-    try:
-        with placed(variant, data) as row.changed:
-            if row.changed or data == FIRST_DATA:
-                row.before = State.of(variant)
-                row.results += (bench.run(variant, restored=False) for _ in range(steps))
-                row.after = State.of(variant)
-    finally:
-        variant.restore()
+    with placed(variant, data) as row.changed:
+        if row.changed or data == FIRST_DATA:
+            row.before = State.of(variant)
+            row.results += (bench.run(variant, restored=False) for _ in range(steps))
+            row.after = State.of(variant)
     if (graphs_compiled(), frames_given_up()) != compiled:
         row.compiled = latest_recompilation() or "torch gives no reason"
     return row
@@ -218,12 +214,8 @@ def on_data(
     bench: Workbench, variant: Variant, data: Data, inside: AbstractContextManager[object] | None = None
 ) -> Tensors:
     """The results of one step from the initial state, which the variant has again afterwards."""
-    variant.restore()
-    try:
-        with placed(variant, data):
-            return bench.run(variant, inside, restored=False)
-    finally:
-        variant.restore()
+    with placed(variant, data):
+        return bench.run(variant, inside, restored=False)
 
 
 def check_device(bench: Workbench, error: Exception) -> None:

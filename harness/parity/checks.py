@@ -18,7 +18,7 @@ from harness.failures import is_out_of_memory, line_of
 from harness.parity.calls import Expected, FirstCalls, Form, Row, State, check_device, on_data, row_on
 from harness.parity.chance import Chance
 from harness.parity.check import FINE, Check, write
-from harness.parity.data import FIRST_DATA, NONE, Data, Factors, balance_of, placed
+from harness.parity.data import FIRST_DATA, Data, Factors, balance_of, placed
 from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.measure import family_of, same_bits, sketch
@@ -63,7 +63,7 @@ class Checks:
         self.form: Form | None = None
         self.drawn = drawn
         self._row = Row(before=None if bench.generates else State.of(eager))  # eager's on the first data
-        self._factors = NONE if self._first_data_only else self._balance()
+        self._factors: Factors = {} if self._first_data_only else self._balance()
         self._exact: Variant | None = None  # until ``open`` is done
         self._exact_is_slow = False
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
@@ -117,7 +117,7 @@ class Checks:
     def _expect_on(self, eager: Variant, *, weights: bool) -> Expected | str:
         if self._first_data_only:
             return self._first_data_only
-        data = Data(weights=weights, inputs=True, factors=self._factors if weights else NONE)
+        data = Data(weights=weights, inputs=True, factors=self._factors if weights else {})
         try:
             row = row_on(self.bench, eager, data, len(self._row.results))
         except Exception as error:  # the model's code may not take other values
@@ -206,7 +206,7 @@ class Checks:
         except Exception as error:
             check_device(self.bench, error)
             print(f"the weights are not balanced: {line_of(error)}", flush=True)
-            return NONE
+            return {}
 
     def _directions(self, data: Data) -> Directions | None:
         """The directions of the parts of the fp64 run, in reduced precision; None if they cannot be made."""
@@ -215,7 +215,6 @@ class Checks:
             return None
 
         def run(context: Callable[[], Any] = nullcontext, *, inputs: bool = True) -> Tensors:
-            exact.restore()
             with placed(exact, replace(data, inputs=inputs)), context():
                 return dict(named_tensors(self.bench.output(exact), "output"))
 
@@ -224,8 +223,6 @@ class Checks:
         except Exception as error:  # the rest of the check does not need them
             print(f"no slopes of parts: {line_of(error)}", flush=True)
             return None
-        finally:
-            exact.restore()
 
     @property
     def can_judge(self) -> bool:

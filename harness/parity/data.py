@@ -24,10 +24,9 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -47,7 +46,6 @@ LOOKED_AT = 1024  # elements: where these are not all zero, the rest is not look
 Factors = Mapping[str, float]
 """Parameter -> power of two."""
 
-NONE: Factors = MappingProxyType({})
 LARGEST = 24  # exponent
 CHANNELS_SECOND = ("Conv", "BatchNorm", "GroupNorm", "InstanceNorm")  # classes whose bias is for dimension 1
 OF_TORCH = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)  # noqa: SLF001 - bases
@@ -75,15 +73,16 @@ FIRST_DATA = Data()
 def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
     """Changes the variant's weights and inputs in place; yields what has changed.
 
-    ``variant`` must have its initial buffers and inputs. Afterwards its weights are as before. Its inputs and
-    buffers are not: ``Variant.restore`` restores them.
+    Before and afterwards the variant has its initial state (``Variant.restore``), and its weights of before.
     """
     undo: list[Callable[[], object]] = []
     module = variant.program.module
+    variant.restore()
     try:
         with torch.no_grad():
             rolled = data.neighbor if data.constant else 0
-            changed = [INPUTS] if (data.inputs or rolled) and _change_inputs(variant, rolled) else []
+            inputs = (data.inputs or rolled) and change_tensors(variant.program.given(), rolled)
+            changed = [INPUTS] if inputs else []
             if data.weights:
                 undo.extend(_change_weights(module))  # one by one: a weight may not take the change
                 undo += scale_weights(module, data.factors)
@@ -96,6 +95,7 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
         with torch.no_grad():
             for back in reversed(undo):
                 back()
+        variant.restore()
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -198,12 +198,7 @@ def _half(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 # -- inputs -----------------------------------------------------------------------------
 
 
-def _change_inputs(variant: Variant, more: int) -> bool:
-    """Changes the inputs and the target in place. Returns whether any of them has changed."""
-    return change_tensors(variant.program.given(), more)
-
-
-def change_tensors(given: object, more: int = 0) -> bool:
+def change_tensors(given: object, more: int) -> bool:
     """Changes these inputs and targets in place. Returns whether any has changed. ``more``: otherwise."""
     tensors = {id(tensor): tensor for _, tensor in named_tensors(given, "given")}
     changed = [_change_input(tensor, more) for tensor in tensors.values()]
@@ -241,12 +236,9 @@ def _change_input(tensor: torch.Tensor, more: int) -> bool:
 
 def balance_of(module: nn.Module, run: Callable[[], object]) -> Factors:
     """The factors for ``module``; ``run`` is one forward of it. Leaves the weights as they are."""
-    balance = _Balance(module)
-    try:
-        with torch.no_grad():
-            run()
-    finally:
-        balance.end()
+    with torch.no_grad(), ExitStack() as undo:
+        balance = _Balance(module, undo)
+        run()
     return balance.factors
 
 
@@ -263,11 +255,10 @@ def scale_weights(module: nn.Module, factors: Factors) -> list[Callable[[], obje
 class _Balance:
     """Hooks that scale the weights of each module after its first call, and pass a scaled output on."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, undo: ExitStack) -> None:
         self.factors: dict[str, float] = {}
         self._names = {id(parameter): name for name, parameter in module.named_parameters()}
-        self._undo: list[Callable[[], object]] = []
-        self._hooks = []
+        self._undo = undo
         self._most_of_embeddings = _most_of_embeddings(module)
         for part in module.modules():
             own = list(part.parameters(recurse=False))
@@ -277,14 +268,7 @@ class _Balance:
                 if inside or not is_leaf or (parameter.dim() > 1 and _has_several_weights(part)):
                     self._raise(parameter)
             if own and is_leaf:
-                self._hooks.append(part.register_forward_hook(self._after))
-
-    def end(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        with torch.no_grad():
-            for undo in reversed(self._undo):
-                undo()
+                undo.callback(part.register_forward_hook(self._after).remove)
 
     def _raise(self, parameter: torch.Tensor) -> None:
         """For a weight that its module uses in its own way: only if it is small, and by its own size."""
@@ -324,7 +308,7 @@ class _Balance:
         if not bool(torch.isfinite(scaled).all()) or not torch.equal(scaled / factor, values):
             return 1.0
         values.mul_(factor)
-        self._undo.append(partial(values.mul_, 1 / factor))
+        self._undo.callback(values.mul_, 1 / factor)
         self.factors[name] = factor
         return factor
 

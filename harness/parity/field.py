@@ -72,9 +72,7 @@ def judge_one(truth: Truth, name: str, given: torch.Tensor | None, call: int) ->
     if close or (exact is not None and name not in truth.own):
         return judgment, ""
     if exact is None:
-        cosine = float(
-            torch.nn.functional.cosine_similarity(flat(given).double(), flat(eager).double(), dim=0)
-        )
+        cosine = float(torch.nn.functional.cosine_similarity(left, right, dim=0))
         return judgment, "" if cosine >= COSINE else f"cosine {cosine:.3g} with eager"
     allowed = multiplier(eager, tolerance) * truth.own[name].size + tolerance / 10
     if error.size <= allowed:

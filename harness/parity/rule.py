@@ -301,7 +301,6 @@ class Judgment:
 
 
 def judge(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> Judgment:
-    """Judges one tensor of a call."""
     eager = truth.eager.get(name)
     form = wrong_form(name, eager, given)
     if form or eager is None or given is None or eager.numel() == 0:

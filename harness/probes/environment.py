@@ -16,7 +16,6 @@ SETTINGS = ("TORCH", "PYTORCH", "CUBLAS", "CUDA_", "OMP_", "MKL_", "KMP_", "MALL
 
 
 def interpreter() -> Dict[str, Any]:  # noqa: UP006
-    """The facts of Python."""
     return {
         "python": platform.python_version(),
         "version": list(sys.version_info[:2]),

@@ -25,7 +25,6 @@ def parts_of(candidate: str) -> tuple[str, tuple[str, ...]]:
 
 
 def compiler_of(candidate: str) -> str:
-    """The compiler's name without settings."""
     return parts_of(candidate)[0]
 
 
@@ -47,5 +46,4 @@ def split_list(text: str) -> list[str]:
 
 
 def file_name(candidate: str) -> str:
-    """The candidate's name in the name of a file."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in candidate)

@@ -25,7 +25,6 @@ import torch
 from harness.backends.shared.around import SETTLING_CALLS, inside
 from harness.backends.shared.options import inductor_settings, settings_of
 from harness.program import Compile, Compiled, Program
-from harness.schema import CompilerOptions
 from harness.settings import choice
 
 # argument of torch.compile, or our own -> option
@@ -42,9 +41,6 @@ class OwnSettings:
     options: Mapping[str, Any]
     patches: Mapping[str, Mapping[str, Any]]  # module of a configuration -> settings
     kept: tuple[Any, ...] = ()  # operators that are not decomposed
-
-    def options_with(self, given: CompilerOptions) -> CompilerOptions:
-        return replace(given, inductor_config=(*given.inductor_config, *self.inductor), **self.options)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -79,7 +75,9 @@ def own_settings(settings: Sequence[str], takes: Sequence[str]) -> OwnSettings:
         kind = space if (space in MODULES or space == "decompose") and dot else key
         kind = kind if kind in OF_INDUCTOR else "inductor"
         if kind not in takes:
-            raise ValueError(f"this compiler does not take {key!r}; it takes {_listed(takes)}")
+            words = ", ".join(f"{kind}.KEY" if kind in MODULES else kind for kind in takes)
+            words = words or "no settings in brackets"
+            raise ValueError(f"this compiler does not take {key!r}; it takes {words}")
         if kind in ARGUMENTS or kind == "decompose":
             right = "False" if kind == "decompose" else "True"
             if value.strip().lower() != right.lower():
@@ -101,12 +99,6 @@ def own_settings(settings: Sequence[str], takes: Sequence[str]) -> OwnSettings:
     return OwnSettings(inductor=tuple(inductor), options=options, patches=patches, kept=tuple(kept))
 
 
-def _listed(takes: Sequence[str]) -> str:
-    return (
-        ", ".join(f"{kind}.KEY" if kind in MODULES else kind for kind in takes) or "no settings in brackets"
-    )
-
-
 def _overloads(name: str) -> list[Any]:
     """The overloads of ``aten.name`` that inductor decomposes."""
     from torch._inductor.decomposition import fast_random_decomps
@@ -117,12 +109,13 @@ def _overloads(name: str) -> list[Any]:
 
 
 def with_settings(compile_it: Compile, settings: Sequence[str], takes: Sequence[str]) -> Compile:
-    """The ``compile`` function of a compiler with these settings."""
     own = own_settings(settings, takes)
 
     def compiled_with(program: Program) -> Compiled:
+        config = (*program.options.inductor_config, *own.inductor)
+        options = replace(program.options, inductor_config=config, **own.options)
         with own.active():
-            compiled = compile_it(replace(program, options=own.options_with(program.options)))
+            compiled = compile_it(replace(program, options=options))
         if not own.patches and not own.kept:
             return compiled
         calls = None if program.options.strategy else SETTLING_CALLS  # of a stream, any call may compile

@@ -38,15 +38,14 @@ def compile_at_first_call(
     """
     if program.training:
         raise ValueError(f"{name} compiles inference only: it has no backward")
-    built: list[Call] = []
+    run: Call | None = None
     operations = 0
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal operations
-        if not built:
+        nonlocal run, operations
+        if run is None:
             run, operations = build(args, kwargs)
-            built.append(run)
-        return built[0](*args, **kwargs)
+        return run(*args, **kwargs)
 
     return Compiled(
         forward=forward_of(call, None),
@@ -83,7 +82,6 @@ def has_free_sizes(program: Program) -> bool:
 
 
 def operations_of(captured: torch.export.ExportedProgram) -> int:
-    """The number of captured operations."""
     return sum(node.op == "call_function" for node in captured.graph.nodes)
 
 
@@ -92,14 +90,12 @@ class Shape:
     """The structure of inputs or outputs: the places of tensors, and all other values."""
 
     spec: Any = None
-    leaves: list[Any] = field(default_factory=list)  # None in the place of a tensor
-    is_tensor: list[bool] = field(default_factory=list)
+    leaves: list[Any] = field(default_factory=list)  # the class torch.Tensor in the place of a tensor
 
     def take(self, value: Any, what: str) -> list[torch.Tensor]:
         """Stores the structure of ``value`` and returns its tensors, in order."""
         leaves, self.spec = pytree.tree_flatten(value)
-        self.is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
-        self.leaves = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self.leaves = [torch.Tensor if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         for leaf in self.leaves:
             if next(iter(named_tensors(leaf, what)), None) is not None:
                 raise TypeError(
@@ -110,8 +106,8 @@ class Shape:
     def put(self, tensors: Iterable[torch.Tensor]) -> Any:
         """The stored structure with these tensors."""
         source = iter(tensors)
-        pairs = zip(self.leaves, self.is_tensor, strict=True)
-        return pytree.tree_unflatten([next(source) if tensor else leaf for leaf, tensor in pairs], self.spec)
+        leaves = [next(source) if leaf is torch.Tensor else leaf for leaf in self.leaves]
+        return pytree.tree_unflatten(leaves, self.spec)
 
 
 class FlatModule(nn.Module):

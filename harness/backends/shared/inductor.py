@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -88,10 +89,9 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
     def recorded() -> bool:
         return cudagraph_copied_inputs() > copied or (device.pool_bytes() or 0) > pools
 
-    def calls() -> int:
-        return compiled.compiler_calls() if recorded() or not skips() else 0
-
-    def why() -> str:
+    def why_nothing() -> str:
+        if recorded() or not skips():
+            return compiled.why_nothing()
         return "; ".join(part for part in ("every CUDA graph was skipped", latest_cudagraph_skip()) if part)
 
     def late_notes() -> tuple[str, ...]:
@@ -108,9 +108,9 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
     return replace(
         compiled,
         replays=True,
-        compiler_calls=calls,
+        compiler_calls=lambda: compiled.compiler_calls() if recorded() or not skips() else 0,
         late_notes=late_notes,
-        why_nothing=lambda: why() if skips() and not recorded() else compiled.why_nothing(),
+        why_nothing=why_nothing,
     )
 
 
@@ -123,10 +123,7 @@ def with_freezing(program: Program, compiled: Compiled, settings: Mapping[str, A
     """Freezing needs a setting that Dynamo reads from the global configuration."""
     if program.training or not settings.get("freezing"):  # torch freezes without gradients only
         return compiled
-
-    def context() -> Any:
-        return torch._inductor.config.patch(freezing=True)
-
+    context = partial(torch._inductor.config.patch, freezing=True)
     forward = around(compiled.forward, context, calls=SETTLING_CALLS)
     return replace(compiled, forward=forward, constant_weights=True)
 

@@ -35,13 +35,12 @@ _FLAGS = {
 def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple[str, ...]:
     """One note for each given option that this compiler does not support."""
     takes = tuple(takes)
-    given = [option for option in _FLAGS if getattr(options, option)]
     refused = options.strategy in (STATIC, DYNAMIC, MARKED) and "dynamic_shapes" not in takes
     unused = (f"{name}: {options.strategy} shapes {NOT_TAKEN}",) if refused else ()
     return unused + tuple(
-        f"{name}: {_FLAGS[o]} was not used, because this compiler does not support it"
-        for o in given
-        if o not in takes
+        f"{name}: {flag} was not used, because this compiler does not support it"
+        for option, flag in _FLAGS.items()
+        if getattr(options, option) and option not in takes
     )
 
 
@@ -65,17 +64,14 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
         key, _, text = pair.partition("=")
         if key not in known:
             close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close][
-                : 3 - len(close)
-            ]
-            hint = f"; the closest are {', '.join(close)}" if close else ""
+            close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close]
+            hint = f"; the closest are {', '.join(close[:3])}" if close else ""
             raise ValueError(f"{owner} has no setting called {key!r}{hint}")
         settings[key] = _value(f"{owner}'s {key}", text, config.get_type(key), known[key])
     return settings
 
 
 def _value(key: str, text: str, kind: Any, now: Any) -> Any:
-    """``text`` as a value of that type."""
     kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     word = text.strip().lower()
     if bool in kinds and word in ("true", "false", "1", "0"):
@@ -101,19 +97,16 @@ def _value(key: str, text: str, kind: Any, now: Any) -> Any:
     return value
 
 
-def batch_tensors(program: Program) -> list[torch.Tensor]:
-    """The inputs and targets whose first size equals the first size of the first input (the batch)."""
-    given = [
-        t for _, t in named_tensors((program.args, dict(program.kwargs), program.target), "given") if t.dim()
-    ]
-    return [t for t in given if t.shape[0] == given[0].shape[0]]
-
-
 def mark_dynamic_batch(program: Program) -> str | None:
-    """Marks the batch as dynamic for Dynamo; returns a note if this is impossible."""
-    tensors = batch_tensors(program)
+    """Marks the batch as dynamic for Dynamo; returns a note if this is impossible.
+
+    The batch is the first size of the first input, also in other inputs and targets.
+    """
+    given = named_tensors((program.args, dict(program.kwargs), program.target), "given")
+    tensors = [tensor for _, tensor in given if tensor.dim()]
     if not tensors or tensors[0].shape[0] < 2:
         return "--dynamic-batch-only was not used: torch specializes on a batch of one"
     for tensor in tensors:
-        torch._dynamo.mark_dynamic(tensor, 0)
+        if tensor.shape[0] == tensors[0].shape[0]:
+            torch._dynamo.mark_dynamic(tensor, 0)
     return None

@@ -101,7 +101,6 @@ class GraphScripter:
         return self.scripted + self.traced
 
     def notes(self) -> tuple[str, ...]:
-        """The numbers of scripted and of traced graphs."""
         if not self.reasons:
             return (f"{self.name}: {self.scripted} graphs scripted",)
         note = f"{self.name}: {self.scripted} graphs scripted, {self.traced} traced, because scripting said: "
