@@ -107,16 +107,14 @@ def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mappin
         if compiler != CONTROL or of_eager is None:
             style = of_compiler[compiler]
             _draw_line(ax, curve, of_candidate, style, compiler_name(compiler), over_candidate)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    x_label = "peak memory, GB" if over_candidate else row[0].axis
+    ax.set(xscale="log", yscale="log", xlabel=f"{x_label} (log scale)", ylabel=label)
     values = sorted({value for curve in row for value in curve.points})
     lines: Sequence[Any] = ax.get_lines() if over_candidate else ()
     peaks = [float(at) for line in lines for at in line.get_xdata()]
     ticks: Sequence[float] = sorted({float(f"{end(peaks):.3g}") for end in (min, max)}) if peaks else values
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks])
     ax.minorticks_off()
-    ax.set_xlabel(f"{'peak memory, GB' if over_candidate else row[0].axis} (log scale)")
-    ax.set_ylabel(label)
     light_grid(ax)
     if of_candidate is _speedup:
         ax.axhline(1.0, color="black", linewidth=0.8, zorder=1)

@@ -15,7 +15,8 @@ from runner.analysis.columns import GENERATION, PARITY, RESULT, SIZE, STEADINESS
 from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import estimate_text, share_text
 from runner.labels import batch_text, notes_of, plain, ran_case, where_text
-from runner.reports.pages.facts import Facts, lines, mapping, of_group, scalar, settings, words
+from runner.reports.pages.facts import Facts, mapping, of_group, scalar, settings, words
+from runner.reports.parts.grid import plain_lines
 from runner.store.figures import Figures
 
 OF_PARITY = (
@@ -24,7 +25,7 @@ OF_PARITY = (
 )
 OF_WORST = ("numel", "slope", "allowed_slope")
 """Fields that no column has."""
-DIGITS = 5  # of the largest sample; finer than the clock's noise
+DIGITS = 5  # of the largest sample, in counts; finer than the clock's noise
 CHUNK = 250  # panels that are compressed together
 # one character for each place in a round's order
 PLACES = MappingProxyType(dict(enumerate("0123456789abcdefghijklmnopqrstuvwxyz")))
@@ -66,18 +67,13 @@ def _parity(record: Record, tensors: Sequence[Figures]) -> dict[str, Any] | None
 # -- samples ---------------------------------------------------------------------
 
 
-def _scale(samples: Samples) -> float:
-    """Seconds for one count, so that the largest sample has ``DIGITS`` digits."""
-    largest = max((*samples.baseline_s, *samples.candidate_s))
-    return float(f"1e{math.floor(math.log10(largest)) + 1 - DIGITS}")
-
-
 def _counts(seconds: Iterable[float], scale: float) -> list[int]:
     return [round(value / scale) for value in seconds]
 
 
 def _samples(samples: Samples) -> dict[str, Any]:
-    scale = _scale(samples)
+    largest = max((*samples.baseline_s, *samples.candidate_s))
+    scale = float(f"1e{math.floor(math.log10(largest)) + 1 - DIGITS}")  # seconds for one count
     shown: dict[str, Any] = {
         "unit_ms": scale * 1e3,
         "baseline": _counts(samples.baseline_s, scale),
@@ -194,4 +190,4 @@ def _failure(record: Record) -> dict[str, str] | None:
     if record.failure is None:
         return None
     values = {field.name: getattr(record.failure, field.name) for field in fields(record.failure)}
-    return {name: lines(str(value)) for name, value in values.items() if value}
+    return {name: plain_lines(str(value)) for name, value in values.items() if value}

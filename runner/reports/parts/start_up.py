@@ -90,8 +90,7 @@ def _overtaking_s(form: StartForm) -> str:
 
 
 def _after(number: int, form: StartForm) -> str:
-    seconds = form.after.get(number)
-    return optional(seconds, _typical_seconds)
+    return optional(form.after.get(number), _typical_seconds)
 
 
 def _typical_seconds(seconds: Typical) -> str:
