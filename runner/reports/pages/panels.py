@@ -30,8 +30,6 @@ CHUNK = 250  # panels that are compressed together
 # one character for each place in a round's order
 PLACES = MappingProxyType(dict(enumerate("0123456789abcdefghijklmnopqrstuvwxyz")))
 
-Group = tuple[str, Facts]
-
 
 def panel_chunks(summary: Summary) -> Iterator[list[dict[str, Any]]]:
     """The panels in chunks of ``CHUNK``: the page decompresses only the chunk of an opened panel."""
@@ -138,7 +136,7 @@ def _short(value: float | None) -> float | None:
 # -- facts -----------------------------------------------------------------------
 
 
-def _groups(comparison: Comparison) -> Iterator[Group]:
+def _groups(comparison: Comparison) -> Iterator[tuple[str, Facts]]:
     """The columns by group. A metric that no column declares is in the last group of metrics."""
     record = comparison.record
     others = {name: value for name, value in record.metrics.items() if name not in columns()}

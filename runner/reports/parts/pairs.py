@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from harness.declared import Metric
@@ -32,11 +32,9 @@ def short_pair_tables(summary: Summary) -> tuple[Table, ...]:
 
 def _means(summary: Summary) -> tuple[Table, ...]:
     """() for single models: their ratios are in the other table."""
-    several = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
-    return (_ratios(several),) if several else ()
-
-
-def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
+    ratios = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
+    if not ratios:
+        return ()
     labels = suite_labels(ratio.suite for ratio in ratios)
     cells: tuple[TextColumn[CompilerRatio], ...] = (
         TextColumn("models", lambda r: conditions(labels[r.suite], r.mode, r.dtype, r.device)),
@@ -46,7 +44,7 @@ def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
         TextColumn("n", lambda r: str(r.mean.models), number=True),
     )
     title = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
-    return table_of(title, ratios, cells, droppable=("for these models", "n"))
+    return (table_of(title, ratios, cells, droppable=("for these models", "n")),)
 
 
 def _by_model(summary: Summary) -> Table:
