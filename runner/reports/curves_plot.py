@@ -45,20 +45,16 @@ def _ms(side: str) -> Value:
     return lambda c: median_ms(getattr(c.record.samples, f"{side}_s")) if c.record.samples else None
 
 
-def _single(name: str) -> Value:
-    def value(c: Comparison) -> Typical | None:
-        number = getattr(c, name)
-        return None if number is None else Typical(value=number)
-
-    return value
+def _single(value: float | None) -> Typical | None:
+    return None if value is None else Typical(value=value)
 
 
 PANELS: Mapping[str, tuple[Value, Value | None]] = MappingProxyType(
     {
         "speedup over eager": (_speedup, None),
         "step (ms)": (_ms("candidate"), _ms("baseline")),
-        "compilation (s)": (_single("compilation_latency_s"), None),
-        "peak memory (GB)": (_single("candidate_peak_gb"), _single("baseline_peak_gb")),
+        "compilation (s)": (lambda c: _single(c.compilation_latency_s), None),
+        "peak memory (GB)": (lambda c: _single(c.candidate_peak_gb), lambda c: _single(c.baseline_peak_gb)),
         "step (ms) over peak memory": (_ms("candidate"), _ms("baseline")),
     }
 )

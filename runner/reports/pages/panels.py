@@ -103,7 +103,6 @@ def _roofline(comparison: Comparison) -> dict[str, Any] | None:
     roof, intensity = number("roof_tflop_per_s"), number("flop_per_byte")
     if not comparison.n or roof is None or intensity is None:
         return None
-    peak, bandwidth = number("measured_peak_tflop_per_s"), number("measured_bandwidth_gb_per_s")
     shares = [number(f"{side}share_of_roof") for side in SIDES]
     return {
         "flop_per_byte": _short(intensity),
@@ -111,8 +110,8 @@ def _roofline(comparison: Comparison) -> dict[str, Any] | None:
         "candidate": _short(number("candidate_tflop_per_s")),
         "roof": _short(roof),
         "shares": [None if share is None else share_text(share) for share in shares],
-        "peak_flop_per_s": _short(None if peak is None else peak * 1e12),
-        "bandwidth_bytes_per_s": _short(None if bandwidth is None else bandwidth * 1e9),
+        "peak_flop_per_s": _short(number("measured_peak_tflop_per_s"), 1e12),
+        "bandwidth_bytes_per_s": _short(number("measured_bandwidth_gb_per_s"), 1e9),
     }
 
 
@@ -129,8 +128,8 @@ def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
     return times if len(times) > 1 else None
 
 
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+def _short(value: float | None, unit: float = 1.0) -> float | None:
+    return None if value is None else float(f"{value * unit:.5g}")
 
 
 # -- facts -----------------------------------------------------------------------

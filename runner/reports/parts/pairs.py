@@ -70,39 +70,33 @@ def _named(first: str, second: str) -> str:
 
 def compile_tables(summary: Summary) -> tuple[Table, ...]:
     """What compiling takes from cold and warm caches, and who compiles faster; () without --compile-runs."""
-    if not summary.compile_starts:
+    rows, labels = summary.compile_starts, summary.labels
+    if not rows:
         return ()
-    labels = summary.labels
     cells: list[TextColumn[CompileStart]] = [
         TextColumn("model", lambda row: case_name(row.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda row: conditions_of(row.comparison.record, labels), once=True),
         TextColumn("candidate", lambda row: compiler_name(row.comparison.compiler), once=True),
         TextColumn("caches", lambda row: row.start),
         TextColumn("seconds [95 % interval]", _time, number=True),
-        *(
-            TextColumn(header, partial(_mean_of, metric), number=True)
-            for header, metric in _compile_columns()
-        ),
+        *_compile_columns(),
         TextColumn("n", lambda row: str(row.n), number=True),
     ]
     title = "Compilations in fresh processes: geometric means"
+    droppable = ["conditions", *(cell.header for cell in reversed(cells[5:-1]))]
     table = table_of(
-        title,
-        summary.compile_starts,
-        cells,
-        droppable=["conditions", *(cell.header for cell in reversed(cells[5:-1]))],
-        group=lambda row: (row.comparison.record.job.key, row.comparison.compiler),
+        title, rows, cells, droppable, lambda row: (row.comparison.record.job.key, row.comparison.compiler)
     ).filled()
     return (table, _compile_pairs(summary)) if summary.compile_pairs else (table,)
 
 
-def _compile_columns() -> Iterator[tuple[str, Metric]]:
-    """Header and metric of the phases, and of what stands beside them."""
-    for metric in declared().metrics:
-        if metric.phase and metric.name != LATENCY:
-            yield f"{metric.phase} s", metric
-    yield "host memory", declared().by_name["compile_peak_host_bytes"]
-    yield "instructions", declared().by_name["compile_instructions"]
+def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
+    """The phases, and what stands beside them."""
+    headed = [(f"{m.phase} s", m) for m in declared().metrics if m.phase and m.name != LATENCY]
+    headed.append(("host memory", declared().by_name["compile_peak_host_bytes"]))
+    headed.append(("instructions", declared().by_name["compile_instructions"]))
+    for header, metric in headed:
+        yield TextColumn(header, partial(_mean_of, metric), number=True)
 
 
 def _time(row: CompileStart) -> str:
