@@ -101,8 +101,8 @@ FOLLOWING = (
 )
 
 
-def _part(title: str, lines: Sequence[str], note: str = "") -> list[str]:
-    return ["", f"## {title}", "", *lines, *(["", note] if note else [])]
+def _part(title: str, lines: Sequence[str], note: str) -> list[str]:
+    return ["", f"## {title}", "", *lines, "", note]
 
 
 def _by_precision(rows: Sequence[VariantTimes], cell: Cell) -> list[str]:
