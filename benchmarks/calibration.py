@@ -80,8 +80,7 @@ def two_regimes(distance: float, switch: float, sigma: float) -> Noise:
 
     def drawn(rng: Generator, n: int) -> Floats:
         side = rng.choice([-1.0, 1.0]) * np.cumprod(np.where(rng.random(n) < switch, -1.0, 1.0))
-        d: Floats = side * distance / 2 + rng.normal(0, sigma, n)
-        return d
+        return np.asarray(side * distance / 2 + rng.normal(0, sigma, n))
 
     return drawn
 
@@ -95,8 +94,7 @@ def drifting(size: float, rounds: int, sigma: float) -> Noise:
 
     def drawn(rng: Generator, n: int) -> Floats:
         saw = 2 * np.abs((np.arange(n) / rounds) % 2 - 1) - 1
-        d: Floats = rng.choice([-1.0, 1.0]) * size * saw + rng.normal(0, sigma, n)
-        return d
+        return np.asarray(rng.choice([-1.0, 1.0]) * size * saw + rng.normal(0, sigma, n))
 
     return drawn
 
@@ -146,9 +144,7 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
     tau = cell.tau_of(model)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
     while cell.processes == 0 and more_processes(
-        PROTOCOL,
-        judged(*columns(done), Between(assumed_sd=assumed)),
-        calibrated=cell.calibrated,
+        PROTOCOL, judged(*columns(done), Between(assumed_sd=assumed)), calibrated=cell.calibrated
     ):
         done.append(one_process(rng, cell, tau, assumed))
     return done
@@ -183,10 +179,6 @@ def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     """What the models of a run tell about each other, as ``runner.analysis.verdicts.family`` does."""
     spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
     return Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
-
-
-def told(estimate: PairedEstimate) -> Verdict | None:
-    return verdict(estimate, estimate.p_value, Limits.of(PROTOCOL))
 
 
 # -- the tables ----------------------------------------------------------------------------------------
@@ -285,8 +277,8 @@ def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
     rows = []
     for cell in cells:
         estimates, processes = zip(*simulate(cell, repetitions), strict=True)
-        verdicts = Counter(map(told, estimates))
-        share = {verdict: 100 * verdicts[verdict] / len(estimates) for verdict in Verdict}
+        verdicts = Counter(verdict(each, each.p_value, Limits.of(PROTOCOL)) for each in estimates)
+        share = {name: 100 * verdicts[name] / len(estimates) for name in Verdict}
         beyond = cell.truth > THRESHOLD + 1e-9
         false = share[Verdict.SLOWER] + (0 if beyond else share[Verdict.FASTER])
         covered = 100 * np.mean([estimate.within(cell.truth) for estimate in estimates])

@@ -227,16 +227,9 @@ def tables(outcomes: Sequence[Outcome]) -> str:
     rows = []
     for kind in KINDS:
         for size in sorted({outcome.size for outcome in planted if outcome.kind == kind}):
-            row = [kind, f"{100 * size:g} %" if kind in SIZED else ""]
-            for dtype in dtypes:
-                here = [o for o in planted if (o.kind, o.size, o.dtype) == (kind, size, dtype)]
-                row += [_share([o.ours for o in here]), _share([o.field for o in here])]
-            rows.append(row)
-    row = ["all", ""]
-    for dtype in dtypes:
-        here = [outcome for outcome in planted if outcome.dtype == dtype]
-        row += [_share([outcome.ours for outcome in here]), _share([outcome.field for outcome in here])]
-    rows.append(row)
+            here = [outcome for outcome in planted if (outcome.kind, outcome.size) == (kind, size)]
+            rows.append((kind, f"{100 * size:g} %" if kind in SIZED else "", *_shares(here, dtypes)))
+    rows.append(("all", "", *_shares(planted, dtypes)))
     headers = ["fault", "size", *(f"{dtype}{who}" for dtype in dtypes for who in ("", ", field"))]
     alarms = Counter(
         (o.kind or "the graph without a fault", o.status) for o in outcomes if o.kind not in KINDS
@@ -253,8 +246,11 @@ def tables(outcomes: Sequence[Outcome]) -> str:
     ))  # fmt: skip
 
 
-def _share(flags: Sequence[bool]) -> str:
-    return f"{sum(flags)} / {len(flags)}" if flags else "-"
+def _shares(outcomes: Sequence[Outcome], dtypes: Sequence[str]) -> Iterator[str]:
+    for dtype in dtypes:
+        here = [outcome for outcome in outcomes if outcome.dtype == dtype]
+        for flags in ([outcome.ours for outcome in here], [outcome.field for outcome in here]):
+            yield f"{sum(flags)} / {len(flags)}" if flags else "-"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -17,7 +17,6 @@ from harness.program import Compiled, Program
 from harness.tensors import map_tensors, named_tensors
 from harness.timing.step import Variant
 
-EVERY = 3  # steps: within the first calls
 Tensor = torch.Tensor
 Change = Callable[[Tensor, float], Tensor]
 
@@ -25,16 +24,12 @@ Change = Callable[[Tensor, float], Tensor]
 # -- faults ---------------------------------------------------------------------------------
 
 
-def _places(value: Tensor, share: float) -> Tensor:
-    """Random places: ``share`` of the elements, at least one."""
+def _scattered(value: Tensor, share: float, factor: float) -> Tensor:
+    """At random places: ``share`` of the elements, at least one."""
+    flat = value.flatten().clone()
     generator = torch.Generator().manual_seed(value.numel())
     count = max(1, int(share * value.numel()))
-    return torch.randint(value.numel(), (count,), generator=generator).to(value.device)
-
-
-def _scattered(value: Tensor, share: float, factor: float) -> Tensor:
-    flat = value.flatten().clone()
-    places = _places(value, share)
+    places = torch.randint(value.numel(), (count,), generator=generator).to(value.device)
     flat[places] = flat[places] * factor
     return flat.view(value.shape)
 
@@ -62,10 +57,6 @@ def _lower_precision(value: Tensor, _: float) -> Tensor:
     return value.to(torch.float8_e4m3fn).to(value.dtype)
 
 
-def _swapped(value: Tensor, _: float) -> Tensor:
-    return value.roll(max(1, value.shape[-1] // 4), -1)
-
-
 def _shifted_mask(value: Tensor, _: float) -> Tensor:
     changed = value.clone()
     changed[..., -1] = 0
@@ -82,7 +73,7 @@ SIZED: Mapping[str, tuple[str, Change]] = {
     "gradient of a weight": ("gradient", lambda value, size: value * (1 + size)),
 }
 STRUCTURAL: Mapping[str, tuple[str, Change]] = {
-    "swapped heads": ("value", _swapped),
+    "swapped heads": ("value", lambda value, _: value.roll(max(1, value.shape[-1] // 4), -1)),
     "mask off by one": ("mask", _shifted_mask),
     "lower precision": ("operand", _lower_precision),
     "every third step": ("value", lambda value, _: value * 1.5),
@@ -91,7 +82,7 @@ STRUCTURAL: Mapping[str, tuple[str, Change]] = {
 }
 LATE_CALLS = {"every fifth call": 5, "every seventh call": 7, "every twentieth call": 20}
 LATE = 8  # the first call that these may damage
-PERIODS = {"every third step": EVERY, **LATE_CALLS}
+PERIODS = {"every third step": 3, **LATE_CALLS}  # three: within the first calls
 CHANGES: Mapping[str, tuple[str, Change]] = {
     **SIZED,
     **STRUCTURAL,
@@ -164,8 +155,8 @@ def _result(node: torch.fx.Node) -> torch.fx.Node | None:
     """The node itself, or its first tensor if it returns several."""
     if _is_float(node):
         return node
-    firsts = [u for u in node.users if u.target is operator.getitem and u.args[1] == 0 and _is_float(u)]
-    return firsts[0] if firsts else None
+    firsts = (u for u in node.users if u.target is operator.getitem and u.args[1] == 0 and _is_float(u))
+    return next(firsts, None)
 
 
 def _middle(nodes: Sequence[torch.fx.Node], words: Sequence[str]) -> torch.fx.Node | None:
@@ -199,8 +190,7 @@ def hook(graph: torch.fx.GraphModule, fault: Fault, *, backward: bool) -> torch.
         for node in dict.fromkeys(cast("list[torch.fx.Node]", operands)):
             through(node, "operand", product)
         for site, words in (("value", PRODUCTS), ("mask", MASKED), ("reduction", REDUCTIONS)):
-            middle = _middle(nodes, words)
-            if middle is not None:
+            if (middle := _middle(nodes, words)) is not None:
                 through(middle, site)
     graph.recompile()
     return graph

@@ -23,7 +23,7 @@ from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from runner.store.run_folder import new_folder
-from studies.expectations import FAILS, HOLDS, OPEN, Expectation, environment_text, expectation_table
+from studies.expectations import FAILS, HOLDS, OPEN, Expectation, Judged, environment_text, expectation_table
 from studies.journal import RECORDS, is_journal, write_files
 from studies.options import StudyOptions, row, usable_device
 
@@ -209,10 +209,6 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
         for text, holds in (_over_points(min(points, key=_place), max(points, key=_place)),)
     )
     return [*of_points, *of_sweeps]
-
-
-Judged = tuple[str, str]
-"""What the run shows, and whether the expectation holds."""
 
 
 def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:

@@ -15,6 +15,8 @@ HOLDS, FAILS, OPEN = "yes", "NOT in this run", "cannot tell"
 NOT_SHOWN = "not shown"
 """The run was too short for the claim: neither shown nor refuted. The result says what it would take."""
 NOT_JUDGED = "not judged"
+Judged = tuple[str, str]
+"""What the run shows, and whether the claim holds."""
 
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:

@@ -65,9 +65,8 @@ def fitting_curves(task: str, fits: Sequence[Fitted]) -> Mapping[str, bytes]:
         for panel, what, thin in zip(
             panels, ("loss, nats", "accuracy by symbol"), (True, measured), strict=True
         ):
-            panel.set_ylabel(f"{what} (thin: training)" if thin else what)
-            panel.set_xlabel("seconds of training")
-            panel.set_xscale("log")
+            y_label = f"{what} (thin: training)" if thin else what
+            panel.set(xscale="log", xlabel="seconds of training", ylabel=y_label)
             panel.xaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=9))
             panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # plain numbers
             panel.xaxis.set_minor_formatter(NullFormatter())

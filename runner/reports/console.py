@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 SHOWN_CASES = 5  # of each warning; report.md has all
 SHOWN_TEXTS, SHOWN_LINES = 8, 3  # of the reasons of graph breaks and the like
 MOST_MODELS, SHOWN_MODELS = 200, 50  # a larger section shows the models with speedups furthest from 1
-VERDICT_STYLES = {
-    Verdict.FASTER.value: "green",
+STYLES = {
+    **dict.fromkeys((MISSING, NOT_CHECKED, Status.APPROXIMATE.value, Verdict.SAME.value, ""), ""),
+    **dict.fromkeys((Verdict.FASTER.value, Status.PASS.value), "green"),
+    **dict.fromkeys((Verdict.INCONCLUSIVE.value, f"{Status.PASS.value}{MARK}"), "yellow"),
     Verdict.SLOWER.value: "red",
-    Verdict.SAME.value: "",
-    Verdict.INCONCLUSIVE.value: "yellow",
     Verdict.UNSTEADY.value: "magenta",
 }
-NO_STYLE = (MISSING, NOT_CHECKED, Status.APPROXIMATE.value, "")
+"""Of the words of verdicts and of parity; other words are failures."""
 NOTE = "dim"
 
 
@@ -61,16 +61,16 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     if summary.across:
         writer.paragraph(environment_note(summary), NOTE)
     for part in sections(summary):
-        writer.blank()
+        console.print()
         writer.section(part)
     writer.tables((*curve_tables(summary), *process_tables(summary), *short_pair_tables(summary)))
     writer.explanations(summary.comparisons)
     if summary.warnings:
-        writer.blank()
+        console.print()
     for finding in summary.warnings:
         writer.finding(finding)
     if summary.caveats:
-        writer.blank()
+        console.print()
     for caveat in summary.caveats:
         writer.paragraph(f"Note: {caveat}", NOTE)
 
@@ -78,7 +78,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
 def print_answer(summary: Summary, console: Console) -> None:
     """Prints what a run found, in a line for each result or group: the last that a user reads."""
     writer = _Writer(console, "")
-    writer.blank()
+    console.print()
     for line in closing_lines(summary):
         writer.paragraph(line, hanging=4)
 
@@ -88,9 +88,6 @@ class _Writer:
         self._console = console
         self._elsewhere = elsewhere
         self._said: set[str] = set()  # lines below tables that the next tables need not repeat
-
-    def blank(self) -> None:
-        self._console.print()
 
     def paragraph(self, text: str, style: str = "", indent: int = 0, hanging: int = 0) -> None:
         """``hanging``: more indentation of the lines after the first."""
@@ -102,7 +99,7 @@ class _Writer:
 
     def tables(self, tables: Iterable[Table]) -> None:
         for table in tables:
-            self.blank()
+            self._console.print()
             self.table(table.within(self._console.width))
 
     def table(self, table: Table) -> None:
@@ -124,7 +121,7 @@ class _Writer:
         """The first lines of each text that ``--explain`` and other extras give."""
         texts = [(c, what, lines) for c in comparisons for what, lines in c.explanations()]
         for c, what, lines in texts[:SHOWN_TEXTS]:
-            self.blank()
+            self._console.print()
             name = case_name(c.record.job.case)
             self.cases(f"{name}, {compiler_name(c.compiler)}: {what}", "bold", lines, SHOWN_LINES)
         more = len(texts[SHOWN_TEXTS:])
@@ -174,8 +171,6 @@ def _passed(counted: Sequence[Comparison], compiler: str) -> str:
 def _style(header: str, text: str) -> str:
     if header == "model":
         return "bold"
-    word = text.split(",", maxsplit=1)[0]
-    if header not in ("verdict", "parity") or word in NO_STYLE:
+    if header not in ("verdict", "parity"):
         return ""
-    marked = {Status.PASS.value: "green", f"{Status.PASS.value}{MARK}": "yellow"}
-    return marked.get(word) or VERDICT_STYLES.get(text, "bold red")
+    return STYLES.get(text.split(",", maxsplit=1)[0], "bold red")

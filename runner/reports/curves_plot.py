@@ -45,20 +45,16 @@ def _ms(side: str) -> Value:
     return lambda c: median_ms(getattr(c.record.samples, f"{side}_s")) if c.record.samples else None
 
 
-def _single(name: str) -> Value:
-    def value(c: Comparison) -> Typical | None:
-        number = getattr(c, name)
-        return None if number is None else Typical(value=number)
-
-    return value
+def _single(value: float | None) -> Typical | None:
+    return None if value is None else Typical(value=value)
 
 
 PANELS: Mapping[str, tuple[Value, Value | None]] = MappingProxyType(
     {
         "speedup over eager": (_speedup, None),
         "step (ms)": (_ms("candidate"), _ms("baseline")),
-        "compilation (s)": (_single("compilation_latency_s"), None),
-        "peak memory (GB)": (_single("candidate_peak_gb"), _single("baseline_peak_gb")),
+        "compilation (s)": (lambda c: _single(c.compilation_latency_s), None),
+        "peak memory (GB)": (lambda c: _single(c.candidate_peak_gb), lambda c: _single(c.baseline_peak_gb)),
         "step (ms) over peak memory": (_ms("candidate"), _ms("baseline")),
     }
 )
@@ -107,16 +103,14 @@ def _draw_panel(ax: Axes, label: str, row: Row, of_compiler: Mapping[str, Mappin
         if compiler != CONTROL or of_eager is None:
             style = of_compiler[compiler]
             _draw_line(ax, curve, of_candidate, style, compiler_name(compiler), over_candidate)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    x_label = "peak memory, GB" if over_candidate else row[0].axis
+    ax.set(xscale="log", yscale="log", xlabel=f"{x_label} (log scale)", ylabel=label)
     values = sorted({value for curve in row for value in curve.points})
     lines: Sequence[Any] = ax.get_lines() if over_candidate else ()
     peaks = [float(at) for line in lines for at in line.get_xdata()]
     ticks: Sequence[float] = sorted({float(f"{end(peaks):.3g}") for end in (min, max)}) if peaks else values
     ax.set_xticks(ticks, [f"{value:,}" for value in ticks])
     ax.minorticks_off()
-    ax.set_xlabel(f"{'peak memory, GB' if over_candidate else row[0].axis} (log scale)")
-    ax.set_ylabel(label)
     light_grid(ax)
     if of_candidate is _speedup:
         ax.axhline(1.0, color="black", linewidth=0.8, zorder=1)

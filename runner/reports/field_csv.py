@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from harness.declared import COMPILATION
 from runner.analysis.columns import KEY, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
@@ -18,16 +17,11 @@ from runner.analysis.comparison import Comparison, Summary
 from runner.labels import file_part, plain
 from runner.reports.parts.sections import Section, compilers, sections
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FORMATS = ("csv",)
 FORMULA_STARTS = ("=", "+", "-", "@")
 FROM_TIMES = (
-    "speedup",
-    *("abs_latency", "compilation_latency", "compression_ratio"),
-    "eager_peak_mem",
-    "dynamo_peak_mem",
+    *("speedup", "abs_latency", "compilation_latency"),
+    *("compression_ratio", "eager_peak_mem", "dynamo_peak_mem"),
 )
 PERFORMANCE = tuple(header for header in OF_PYTORCH if header != "accuracy")
 ACCURACY = tuple(header for header in OF_PYTORCH if header not in FROM_TIMES)
@@ -56,28 +50,20 @@ def _file_name(compiler: str, section: Section, testing: str) -> str:
 
 
 def _table(comparisons: Sequence[Comparison], headers: Sequence[str], groups: Sequence[str] = ()) -> bytes:
-    """``groups``: those of torchduet's columns; () for all."""
+    """One file. ``groups``: those of torchduet's columns; () for all. Floats have six significant digits."""
     first = [OF_PYTORCH[header] for header in headers]
     others = [c for c in columns().values() if c.name not in first and (not groups or c.group in groups)]
     table = frame(comparisons, [*(columns()[name] for name in first), *others])
-    return csv_of(table, [*headers, *(RENAMED.get(column.name, column.name) for column in others)])
-
-
-def csv_of(table: pd.DataFrame, headers: Sequence[str]) -> bytes:
-    """One file, with these headers. Floats have six significant digits; a missing value is an empty cell."""
     texts = {
-        name: column.map(safe_text if column.dtype == "string" else _truth_text, na_action="ignore")
+        name: column.map(safe_text if column.dtype == "string" else lambda flag: str(flag).lower(), "ignore")
         for name, column in table.items()
         if column.dtype in ("string", "boolean")
     }
+    header = [*headers, *(RENAMED.get(column.name, column.name) for column in others)]
     file: str = table.assign(**texts).to_csv(
-        index=False, header=list(headers), float_format="%.6g", lineterminator="\n"
+        index=False, header=header, float_format="%.6g", lineterminator="\n"
     )
     return file.encode()
-
-
-def _truth_text(value: bool) -> str:
-    return str(value).lower()
 
 
 def safe_text(text: str) -> str:

@@ -19,14 +19,7 @@ from urllib.parse import quote
 from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
 from runner.reports.curves_plot import svgs
-from runner.reports.pages.overview import (
-    ALWAYS_SHOWN,
-    KINDS,
-    candidates,
-    counts,
-    first_results,
-    title,
-)
+from runner.reports.pages.overview import ALWAYS_SHOWN, KINDS, candidates, counts, first_results, title
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
@@ -51,7 +44,10 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         script=script,
         script_digests=[_digest(script), _digest(library)],
         rows=table_data(summary),
-        panels=[_packed(_json(chunk)) for chunk in panel_chunks(summary)],
+        panels=[
+            _packed(json.dumps(chunk, separators=(",", ":"), allow_nan=False))
+            for chunk in panel_chunks(summary)
+        ],
         chunk=CHUNK,
         library=packed,
         library_license=_first_comment(library),
@@ -60,10 +56,6 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 
 # -- embedding -------------------------------------------------------------------
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 @cache

@@ -119,8 +119,7 @@ def _draw_roofline(
     ax: Axes, shown: Sequence[Operation], peak: float | None, bandwidth: float | None, of_compiler: Styles
 ) -> None:
     """The points of the operations with FLOPs, under the two limits. A line joins an operation's points."""
-    ax.set_xlabel("FLOP / byte of eager's operations")
-    ax.set_ylabel("TFLOP/s")
+    ax.set(xlabel="FLOP / byte of eager's operations", ylabel="TFLOP/s")
     points = {n: (o.flop_per_byte, o.flops) for n, o in enumerate(shown, 1) if o.flop_per_byte and o.flops}
     if not points or peak is None or bandwidth is None:
         why = "no measured limits" if points else "no operation whose FLOPs are counted"

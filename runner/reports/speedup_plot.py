@@ -95,8 +95,7 @@ def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
         axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
         limits = _limits([row for panel_rows in rows for row in panel_rows])
         for ax, (panel, left_out), panel_rows in zip(axes, shown, rows, strict=True):
-            ax.set_xscale("log")
-            ax.set_xlim(limits)
+            ax.set(xscale="log", xlim=limits)
             _draw_panel(ax, panel, panel_rows, styles(order))
             _draw_title(ax, panel, left_out)
     return figure

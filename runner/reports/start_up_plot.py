@@ -54,14 +54,12 @@ def draw(panels: Sequence[Forms], names: Sequence[str]) -> Figure:
 
 
 def _draw_panel(ax: Axes, forms: Forms, of_name: Mapping[str, Mapping[str, str]]) -> None:
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    drawn: set[str] = set()
+    ax.set(xscale="log", yscale="log", xlabel="seconds since the model was built (log scale)")
+    ax.set_ylabel("steps done")
+    curves: dict[str, StartForm] = {}
     for form in forms:
-        name = form_name(form)
-        if name in drawn:
-            continue  # eager, which every candidate of the job has
-        drawn.add(name)
+        curves.setdefault(form_name(form), form)  # every candidate of the job has eager
+    for name, form in curves.items():
         label = f"{name}: {overtaking_text(form)}" if form.overtaking is not None else name
         steps = range(1, len(form.curve) + 1)
         ax.plot(form.curve, steps, color=of_name[name]["color"], linewidth=1.5, label=label)
@@ -72,7 +70,5 @@ def _draw_panel(ax: Axes, forms: Forms, of_name: Mapping[str, Mapping[str, str]]
         shorten(title, TITLE_WIDTH), loc="left", fontsize=11, fontweight="bold", parse_math=False, pad=16
     )
     note(ax, environment_line(record.environment), (0.0, 1.0), (0, 4), va="bottom", color=GREY)
-    ax.set_xlabel("seconds since the model was built (log scale)")
-    ax.set_ylabel("steps done")
     light_grid(ax)
     ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title=LEGEND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from runner.analysis.digits import significant
-from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation, published
+from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation, Judged, published
 from studies.implementations.results import LEVELS, SOLVED, Fitted
 
 BEHIND = 0.9
@@ -15,9 +15,6 @@ MUCH_FASTER = 5.0
 ABOUT_EQUAL = 0.2
 """Nats. The published losses of TLTransformer and NanoGPT differ by as much at equal width."""
 TAUGHT = "TLTransformer"
-
-Judged = tuple[str, str]
-"""What the run shows, and whether the claim holds."""
 NOTHING: Judged = ("nothing to compare", OPEN)
 
 

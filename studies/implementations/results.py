@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from statistics import median
-from typing import Any
+from typing import TypeVar
 
 from studies.journal import Line, of_kind
 
@@ -83,6 +83,9 @@ class Fitted:
         return max((point.test_accuracy for point in seen), default=0.0)
 
 
+T = TypeVar("T", Point, Fitted)
+
+
 def fitted(lines: Sequence[Line]) -> list[Fitted]:
     """The trainings with an outcome, in the order of the published tables. A killed training has none."""
     points: dict[str, list[Point]] = {}
@@ -90,23 +93,18 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
         losses = {
             name: math.nan if line[name] is None else line[name] for name in ("train_loss", "test_loss")
         }
-        points.setdefault(line["variant"], []).append(Point(**_facts(Point, {**line, **losses})))
+        points.setdefault(line["variant"], []).append(_recorded(Point, {**line, **losses}))
     fits = [
-        Fitted(
-            **_facts(
-                Fitted,
-                {**line, "name": line["variant"], "points": tuple(points.get(line["variant"], ()))},
-            )
-        )
+        _recorded(Fitted, {**line, "name": line["variant"], "points": tuple(points.get(line["variant"], ()))})
         for line in of_kind(lines, "outcome")
     ]
     return sorted(fits, key=lambda f: place(f.task, f.model))
 
 
-def _facts(kind: type[Point | Fitted], line: Line) -> dict[str, Any]:
-    """The fields of the class; older records lack those that may be None. ``KeyError`` for another one."""
+def _recorded(kind: type[T], line: Line) -> T:
+    """From its fields; older records lack those that may be None. ``KeyError`` for another one."""
     missing = dict.fromkeys(("train_accuracy", "inference_micros", "num_parameters"))
-    return {field.name: {**missing, **line}[field.name] for field in fields(kind)}
+    return kind(**{field.name: {**missing, **line}[field.name] for field in fields(kind)})
 
 
 def place(task: str, model: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 from runner.errors import words_of
@@ -42,15 +43,11 @@ def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:
     """Chunks of at most ``size`` steps. Steps 0, ``every``, 2 ``every``, ... and the last are evaluated."""
     evaluated = {*range(0, steps, every), steps - 1}
     cuts = {number + 1 for number in evaluated} | {min(FIRST_STEPS, steps)}
-    chunks: list[Chunk] = []
-    first = 0
-    for cut in sorted(cuts):
-        while first < cut:
-            length = min(size, cut - first)
-            last = first + length - 1
-            chunks.append(Chunk(first=first, steps=length, evaluate=last in evaluated))
-            first += length
-    return chunks
+    return [
+        Chunk(first=first, steps=min(size, end - first), evaluate=min(first + size, end) - 1 in evaluated)
+        for begin, end in pairwise((0, *sorted(cuts)))
+        for first in range(begin, end, size)
+    ]
 
 
 Event = tuple[str, dict[str, Any]]

@@ -101,8 +101,8 @@ FOLLOWING = (
 )
 
 
-def _part(title: str, lines: Sequence[str], note: str = "") -> list[str]:
-    return ["", f"## {title}", "", *lines, *(["", note] if note else [])]
+def _part(title: str, lines: Sequence[str], note: str) -> list[str]:
+    return ["", f"## {title}", "", *lines, "", note]
 
 
 def _by_precision(rows: Sequence[VariantTimes], cell: Cell) -> list[str]:
@@ -207,8 +207,7 @@ def _compared(claim: str, results: Results, slow: str, fast: str) -> Iterator[Ex
     low, high = (steps.low, steps.high) if steps else (None, None)
     text = estimate_text(steps) if steps else UNTIMED
     yield Expectation(title="steps", expected=claim, found=text, holds=_holds(low, high, 1 + STEP_NOISE))
-    times = [results.rows[name].wall_s for name in (slow, fast)]
-    factor = times[0] / times[1] if times[0] and times[1] else None
+    factor = _divided(results.rows[slow].wall_s, results.rows[fast].wall_s)
     text = UNTIMED if factor is None else f"{factor:.2f}x"
     yield Expectation(title="whole run", expected=claim, found=text, holds=_holds(factor, factor, WALL_NOISE))
 

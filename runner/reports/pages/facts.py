@@ -15,6 +15,7 @@ from runner.analysis.columns import Column, columns
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import significant, with_unit
 from runner.labels import plain
+from runner.reports.parts.grid import plain_lines
 
 OF_SPEEDUP = ("speedup", "ci_low", "ci_high")
 UNIT_IN_NAME = re.compile(r"_((t?flop|bytes|gb|tokens)_per_s|per_s|bytes|gb|mhz|ms|s)$")
@@ -87,14 +88,7 @@ def scalar(value: object) -> str:
         return significant(value, 4) if abs(value) >= 1e-3 or not value else f"{value:.3g}"
     if isinstance(value, (tuple, list)):
         return ", ".join(scalar(item) for item in value)
-    return lines(str(value))
-
-
-def lines(text: str) -> str:
-    """Text, possibly of several lines. Other unprintable characters become visible escapes."""
-    if text.isprintable():  # nearly always
-        return text
-    return "\n".join(plain(line) for line in text.split("\n"))
+    return plain_lines(str(value))
 
 
 @lru_cache(maxsize=4096)

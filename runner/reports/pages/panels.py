@@ -15,7 +15,8 @@ from runner.analysis.columns import GENERATION, PARITY, RESULT, SIZE, STEADINESS
 from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import estimate_text, share_text
 from runner.labels import batch_text, notes_of, plain, ran_case, where_text
-from runner.reports.pages.facts import Facts, lines, mapping, of_group, scalar, settings, words
+from runner.reports.pages.facts import Facts, mapping, of_group, scalar, settings, words
+from runner.reports.parts.grid import plain_lines
 from runner.store.figures import Figures
 
 OF_PARITY = (
@@ -24,12 +25,10 @@ OF_PARITY = (
 )
 OF_WORST = ("numel", "slope", "allowed_slope")
 """Fields that no column has."""
-DIGITS = 5  # of the largest sample; finer than the clock's noise
+DIGITS = 5  # of the largest sample, in counts; finer than the clock's noise
 CHUNK = 250  # panels that are compressed together
 # one character for each place in a round's order
 PLACES = MappingProxyType(dict(enumerate("0123456789abcdefghijklmnopqrstuvwxyz")))
-
-Group = tuple[str, Facts]
 
 
 def panel_chunks(summary: Summary) -> Iterator[list[dict[str, Any]]]:
@@ -66,18 +65,13 @@ def _parity(record: Record, tensors: Sequence[Figures]) -> dict[str, Any] | None
 # -- samples ---------------------------------------------------------------------
 
 
-def _scale(samples: Samples) -> float:
-    """Seconds for one count, so that the largest sample has ``DIGITS`` digits."""
-    largest = max((*samples.baseline_s, *samples.candidate_s))
-    return float(f"1e{math.floor(math.log10(largest)) + 1 - DIGITS}")
-
-
 def _counts(seconds: Iterable[float], scale: float) -> list[int]:
     return [round(value / scale) for value in seconds]
 
 
 def _samples(samples: Samples) -> dict[str, Any]:
-    scale = _scale(samples)
+    largest = max((*samples.baseline_s, *samples.candidate_s))
+    scale = float(f"1e{math.floor(math.log10(largest)) + 1 - DIGITS}")  # seconds for one count
     shown: dict[str, Any] = {
         "unit_ms": scale * 1e3,
         "baseline": _counts(samples.baseline_s, scale),
@@ -109,7 +103,6 @@ def _roofline(comparison: Comparison) -> dict[str, Any] | None:
     roof, intensity = number("roof_tflop_per_s"), number("flop_per_byte")
     if not comparison.n or roof is None or intensity is None:
         return None
-    peak, bandwidth = number("measured_peak_tflop_per_s"), number("measured_bandwidth_gb_per_s")
     shares = [number(f"{side}share_of_roof") for side in SIDES]
     return {
         "flop_per_byte": _short(intensity),
@@ -117,8 +110,8 @@ def _roofline(comparison: Comparison) -> dict[str, Any] | None:
         "candidate": _short(number("candidate_tflop_per_s")),
         "roof": _short(roof),
         "shares": [None if share is None else share_text(share) for share in shares],
-        "peak_flop_per_s": _short(None if peak is None else peak * 1e12),
-        "bandwidth_bytes_per_s": _short(None if bandwidth is None else bandwidth * 1e9),
+        "peak_flop_per_s": _short(number("measured_peak_tflop_per_s"), 1e12),
+        "bandwidth_bytes_per_s": _short(number("measured_bandwidth_gb_per_s"), 1e9),
     }
 
 
@@ -135,14 +128,14 @@ def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
     return times if len(times) > 1 else None
 
 
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+def _short(value: float | None, unit: float = 1.0) -> float | None:
+    return None if value is None else float(f"{value * unit:.5g}")
 
 
 # -- facts -----------------------------------------------------------------------
 
 
-def _groups(comparison: Comparison) -> Iterator[Group]:
+def _groups(comparison: Comparison) -> Iterator[tuple[str, Facts]]:
     """The columns by group. A metric that no column declares is in the last group of metrics."""
     record = comparison.record
     others = {name: value for name, value in record.metrics.items() if name not in columns()}
@@ -194,4 +187,4 @@ def _failure(record: Record) -> dict[str, str] | None:
     if record.failure is None:
         return None
     values = {field.name: getattr(record.failure, field.name) for field in fields(record.failure)}
-    return {name: lines(str(value)) for name, value in values.items() if value}
+    return {name: plain_lines(str(value)) for name, value in values.items() if value}

@@ -18,15 +18,6 @@ LINES = ("-", "--", ":", "-.")
 GREY = "#666666"
 MOST_RATIO = 5.0  # between the ends of an axis; beyond it, ticks are 1, 2 and 5 times powers of ten
 
-# options of a legend: one line above the axes, at the left
-ABOVE: Mapping[str, Any] = {
-    "loc": "lower left",
-    "bbox_to_anchor": (0, 1.0),
-    "frameon": False,
-    "borderaxespad": 0.2,
-    "borderpad": 0.0,
-}
-
 
 def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -90,7 +81,8 @@ def legend(ax: Axes, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=label, **style) for label, style in entries]
-    ax.legend(handles=handles, ncols=len(handles), fontsize=8, **ABOVE)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}
+    ax.legend(handles=handles, ncols=len(handles), fontsize=8, frameon=False, borderpad=0.0, **place)
 
 
 def shortened(names: Iterable[str], room: int) -> dict[str, str]:

@@ -25,11 +25,6 @@ class MarkdownBlock:
     least: int = 0  # bytes of rows that it keeps, however long the document is
     fold: str | None = None  # title of the fold around the block; None: not folded
 
-    @property
-    def size(self) -> int:
-        """Bytes of the rows."""
-        return sum(map(_bytes, self.rows))
-
     def within(self, room: int, everything: str = EVERYTHING) -> str:
         """The block with the first rows that fit into ``room`` bytes, and the number of omitted rows.
 
@@ -68,7 +63,7 @@ def fitted(blocks: Sequence[MarkdownBlock], limit: int, everything: str = EVERYT
     def document(room: int) -> str:
         return "\n\n".join(block.within(room, everything) for block in blocks) + "\n"
 
-    longest = max((block.size for block in blocks), default=0)
+    longest = max((sum(map(_bytes, block.rows)) for block in blocks), default=0)
     if _bytes(whole := document(longest)) <= limit + 1:
         return whole
     fit = bisect_right(range(longest), limit + 1, key=lambda room: _bytes(document(room)))

@@ -127,12 +127,17 @@ def optional(value: T | None, text: Callable[[T], str]) -> str:
     return MISSING if value is None else text(value)
 
 
+def plain_lines(text: str) -> str:
+    """Text, possibly of several lines. Other unprintable characters become visible escapes."""
+    return "\n".join(map(plain, text.split("\n")))
+
+
 def text_for(console: Console, text: str, style: str = "") -> Text:
     """The text, with escapes for characters that cannot be printed or that the console's encoding lacks."""
     from rich.text import Text
 
-    lines = "\n".join(plain(line) for line in text.split("\n"))
-    return Text(lines.encode(console.encoding, "backslashreplace").decode(console.encoding), style=style)
+    printable = plain_lines(text).encode(console.encoding, "backslashreplace")
+    return Text(printable.decode(console.encoding), style=style)
 
 
 def say(console: Console, text: str, style: str = "") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from harness.declared import Metric
@@ -32,11 +32,9 @@ def short_pair_tables(summary: Summary) -> tuple[Table, ...]:
 
 def _means(summary: Summary) -> tuple[Table, ...]:
     """() for single models: their ratios are in the other table."""
-    several = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
-    return (_ratios(several),) if several else ()
-
-
-def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
+    ratios = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
+    if not ratios:
+        return ()
     labels = suite_labels(ratio.suite for ratio in ratios)
     cells: tuple[TextColumn[CompilerRatio], ...] = (
         TextColumn("models", lambda r: conditions(labels[r.suite], r.mode, r.dtype, r.device)),
@@ -46,7 +44,7 @@ def _ratios(ratios: Sequence[CompilerRatio]) -> Table:
         TextColumn("n", lambda r: str(r.mean.models), number=True),
     )
     title = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
-    return table_of(title, ratios, cells, droppable=("for these models", "n"))
+    return (table_of(title, ratios, cells, droppable=("for these models", "n")),)
 
 
 def _by_model(summary: Summary) -> Table:
@@ -72,39 +70,33 @@ def _named(first: str, second: str) -> str:
 
 def compile_tables(summary: Summary) -> tuple[Table, ...]:
     """What compiling takes from cold and warm caches, and who compiles faster; () without --compile-runs."""
-    if not summary.compile_starts:
+    rows, labels = summary.compile_starts, summary.labels
+    if not rows:
         return ()
-    labels = summary.labels
     cells: list[TextColumn[CompileStart]] = [
         TextColumn("model", lambda row: case_name(row.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda row: conditions_of(row.comparison.record, labels), once=True),
         TextColumn("candidate", lambda row: compiler_name(row.comparison.compiler), once=True),
         TextColumn("caches", lambda row: row.start),
         TextColumn("seconds [95 % interval]", _time, number=True),
-        *(
-            TextColumn(header, partial(_mean_of, metric), number=True)
-            for header, metric in _compile_columns()
-        ),
+        *_compile_columns(),
         TextColumn("n", lambda row: str(row.n), number=True),
     ]
     title = "Compilations in fresh processes: geometric means"
+    droppable = ["conditions", *(cell.header for cell in reversed(cells[5:-1]))]
     table = table_of(
-        title,
-        summary.compile_starts,
-        cells,
-        droppable=["conditions", *(cell.header for cell in reversed(cells[5:-1]))],
-        group=lambda row: (row.comparison.record.job.key, row.comparison.compiler),
+        title, rows, cells, droppable, lambda row: (row.comparison.record.job.key, row.comparison.compiler)
     ).filled()
     return (table, _compile_pairs(summary)) if summary.compile_pairs else (table,)
 
 
-def _compile_columns() -> Iterator[tuple[str, Metric]]:
-    """Header and metric of the phases, and of what stands beside them."""
-    for metric in declared().metrics:
-        if metric.phase and metric.name != LATENCY:
-            yield f"{metric.phase} s", metric
-    yield "host memory", declared().by_name["compile_peak_host_bytes"]
-    yield "instructions", declared().by_name["compile_instructions"]
+def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
+    """The phases, and what stands beside them."""
+    headed = [(f"{m.phase} s", m) for m in declared().metrics if m.phase and m.name != LATENCY]
+    headed.append(("host memory", declared().by_name["compile_peak_host_bytes"]))
+    headed.append(("instructions", declared().by_name["compile_instructions"]))
+    for header, metric in headed:
+        yield TextColumn(header, partial(_mean_of, metric), number=True)
 
 
 def _time(row: CompileStart) -> str:

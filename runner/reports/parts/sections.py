@@ -144,10 +144,6 @@ def plot_name(suite: str, dtype: str, kind: str = "") -> str:
     return f"{file_part(suite)}_{file_part(dtype)}{kind}.png"
 
 
-Model = tuple[Comparison, ...]
-"""The comparisons of one model."""
-
-
 def top_models(section: Section, *, most: int, otherwise: int) -> tuple[Section, str]:
     """The section, and "". With more than ``most`` models: ``otherwise`` of them, and a sentence on this."""
     models = [tuple(group) for _, group in groupby(section.comparisons, key=lambda c: c.record.job.key)]

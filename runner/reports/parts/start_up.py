@@ -53,14 +53,8 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("n", lambda form: str(form.n), number=True),
     )
     droppable = (
-        "conditions",
-        "n",
-        "settled\ns",
-        "step 10\ns",
-        "stored\nMB",
-        "parity",
-        "step 1\ns",
-        cells[-3].header,
+        *("conditions", "n", "settled\ns", "step 10\ns", "stored\nMB", "parity", "step 1\ns"),
+        "overtakes eager\nafter s",
     )
     return (
         table_of(TITLE, summary.start_forms, cells, droppable, lambda form: form.comparison.record.job.key),
@@ -90,8 +84,7 @@ def _overtaking_s(form: StartForm) -> str:
 
 
 def _after(number: int, form: StartForm) -> str:
-    seconds = form.after.get(number)
-    return optional(seconds, _typical_seconds)
+    return optional(form.after.get(number), _typical_seconds)
 
 
 def _typical_seconds(seconds: Typical) -> str:

@@ -129,10 +129,6 @@ def _number(
     return TextColumn(header, cell, number=True, once=once, key=key, value=value)
 
 
-def _text(key: str, header: str, text: Callable[[Comparison], str], *, once: bool = False) -> SectionColumn:
-    return TextColumn(header, text, once=once, key=key)
-
-
 LAYOUT = (
     *("model", "parameters", "input", "batch", "eager_ms", "candidate", "ms", "speedup", "eager_tflop"),
     *("tflop", "mfu", "eager_gb", "gb", "roof", "prefill", "prefill_speedup", "decode", "decode_speedup"),
@@ -141,30 +137,18 @@ LAYOUT = (
 """The order of the columns, by key. A metric's column without a place here comes last."""
 ALWAYS = ("model", "candidate", "speedup", "verdict")
 DROPPED = (
-    *(
-        "worst",
-        "input",
-        "parameters",
-        "p",
-        "break_even",
-        "memory",
-        "q",
-        "open",
-        "processes",
-        "n",
-        "eager_tflop",
-    ),
-    *("eager_gb", "mfu", "prefill", "batch", "roof", "tflop", "gb", "ms", "eager_ms", "compile"),
-    *("decode", "prefill_speedup", "decode_speedup", "parity"),
+    *("worst", "input", "parameters", "p", "break_even", "memory", "q", "open", "processes", "n"),
+    *("eager_tflop", "eager_gb", "mfu", "prefill", "batch", "roof", "tflop", "gb", "ms", "eager_ms"),
+    *("compile", "decode", "prefill_speedup", "decode_speedup", "parity"),
 )
 """What a narrow console omits, in this order; before them, metrics' columns without a place here."""
 FIXED: tuple[SectionColumn, ...] = (
-    _text("model", "model", lambda c: case_name(c.record.job.case), once=True),
+    TextColumn("model", lambda c: case_name(c.record.job.case), once=True, key="model"),
     _number("parameters", "params\nM", "parameters", text=lambda n: significant(n / 1e6, 3), once=True),
-    _text("input", "input", lambda c: input_text(c.record.model), once=True),
+    TextColumn("input", lambda c: input_text(c.record.model), once=True, key="input"),
     TextColumn("batch", batch_cell, number=True, once=True, key="batch", value=lambda c: ran_batch(c.record)),
     _number("eager_ms", "eager\nms", "baseline_ms", once=True),
-    _text("candidate", "candidate", lambda c: compiler_name(c.compiler)),
+    TextColumn("candidate", lambda c: compiler_name(c.compiler), key="candidate"),
     _number("ms", "ms", "candidate_ms"),
     TextColumn(
         "speedup\n[95 % interval]",
@@ -173,21 +157,23 @@ FIXED: tuple[SectionColumn, ...] = (
         value=lambda c: c.speedup,
     ),
     _number("prefill", "prefill\nms", "candidate_prefill_ms"),
-    _text(
-        *("prefill_speedup", "prefill speedup\n[95 % interval]"),
+    TextColumn(
+        "prefill speedup\n[95 % interval]",
         lambda c: estimate_text(c.generation.prefill if c.generation else None),
+        key="prefill_speedup",
     ),
     _number("decode", "decode\ntokens/s", "candidate_tokens_per_s"),
-    _text(
-        *("decode_speedup", "decode speedup\n[95 % interval]"),
+    TextColumn(
+        "decode speedup\n[95 % interval]",
         lambda c: estimate_text(c.generation.decode if c.generation else None),
+        key="decode_speedup",
     ),
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
-    _text("verdict", "verdict", lambda c: verdict_text(c, counts=c.passed)),
-    _text("open", "open\nbecause", lambda c: c.open.reason.value if c.open else MISSING),
-    _text("parity", "parity", parity_cell),
-    _text("worst", "worst error\n(eager, noisy eager)", worst_cell),
+    TextColumn("verdict", lambda c: verdict_text(c, counts=c.passed), key="verdict"),
+    TextColumn("open\nbecause", lambda c: c.open.reason.value if c.open else MISSING, key="open"),
+    TextColumn("parity", parity_cell, key="parity"),
+    TextColumn("worst error\n(eager, noisy eager)", worst_cell, key="worst"),
     TextColumn(
         "break-even\nsteps",
         lambda c: optional(c.break_even, break_even_text),
