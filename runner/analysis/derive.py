@@ -40,7 +40,8 @@ from runner.analysis.verdicts.compiling import (
     paying,
 )
 from runner.analysis.verdicts.decision import difference
-from runner.analysis.verdicts.family import estimates_of, generation_of
+from runner.analysis.verdicts.family import estimates_of
+from runner.analysis.verdicts.generation import generation_of
 from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
 from runner.analysis.verdicts.reasons import judgment
 from runner.labels import compiler_label, device_labels, merged_facts

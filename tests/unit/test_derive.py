@@ -12,7 +12,7 @@ from runner.analysis.digits import steps_text
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.between import ASSUMED
 from runner.analysis.verdicts.decision import Between, judged
-from runner.analysis.verdicts.family import generation_of
+from runner.analysis.verdicts.generation import generation_of
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt

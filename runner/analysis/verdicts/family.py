@@ -9,12 +9,11 @@ import numpy as np
 
 from harness.devices import of
 from harness.schema import Job, Record, Samples
-from runner.analysis.comparison import Generation
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, Assumed, assumed_tau
-from runner.analysis.verdicts.decision import Between, Spread, judged, judged_or_none, pool_of, spread_of
-from runner.labels import device_labels, ran_batch
+from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
+from runner.labels import device_labels
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.store.calibrations import Calibration
 
@@ -95,32 +94,3 @@ def has_faults(samples: Samples) -> bool:
 def _group(record: Record, device: str) -> Group:
     faults = record.samples is not None and has_faults(record.samples)
     return record.candidate, record.job.case.mode.value, device, record.job.dtype, faults
-
-
-def generation_of(record: Record) -> Generation | None:
-    """Prefill and decode of a record's samples; None for other cases and for records without samples.
-
-    Decode is the part of a step after its first new token: it gives new tokens - 1 for each sequence.
-    """
-    samples, new_tokens = record.samples, record.job.case.new_tokens
-    if samples is None or new_tokens is None or len(samples.baseline_prefill_s) != len(samples):
-        return None
-    by_process, between = samples.rounds_by_process, Between(assumed_sd=assumed_of(record))
-    decode: PairedEstimate | None = None
-    try:
-        prefill = judged(samples.baseline_prefill_s, samples.candidate_prefill_s, by_process, between)
-        if new_tokens > 1:
-            baseline = np.subtract(samples.baseline_s, samples.baseline_prefill_s)
-            candidate = np.subtract(samples.candidate_s, samples.candidate_prefill_s)
-            # a prefill as long as its whole step leaves no decode
-            if not min(baseline.min(), candidate.min()) <= 0:
-                decode = judged(baseline, candidate, by_process, between)
-    except ValueError:
-        return None
-    decoded = (ran_batch(record) or 1) * (new_tokens - 1)
-    return Generation(
-        prefill=prefill,
-        decode=decode,
-        baseline_tokens_per_s=None if decode is None else decoded / decode.baseline_median_s,
-        candidate_tokens_per_s=None if decode is None else decoded / decode.candidate_median_s,
-    )
