@@ -14,6 +14,7 @@ from rich.console import Console
 from harness.schema import (
     Case,
     Compilation,
+    Environment,
     Failure,
     Job,
     Mode,
@@ -118,6 +119,15 @@ def make_samples(
     )
 
 
+def with_samples(record: Record, **changes: Any) -> Record:
+    """The record, with these fields of its samples."""
+    return replace(record, samples=replace(known(record.samples), **changes))
+
+
+def make_environments(*names: str) -> tuple[Environment, ...]:
+    return tuple(Environment(name=name, python=f"/{name}/python", asked=name) for name in names)
+
+
 def make_parity(status: Status = Status.PASS, *, name: str = "grad.layer.weight") -> Parity:
     failed = 2 if status is Status.FAIL_ACCURACY else 0
     unsteady = status is Status.EAGER_TWO_RUNS_DIFFER
@@ -212,8 +222,7 @@ def together(
     for candidate, step_s in seconds.items():
         status = Status.FAIL_ACCURACY if candidate in failed else Status.PASS
         record = make_record(job, candidate, rounds=rounds, status=status)
-        samples = replace(known(record.samples), baseline_s=eager, candidate_s=timed(step_s))
-        records.append(replace(record, samples=samples))
+        records.append(with_samples(record, baseline_s=eager, candidate_s=timed(step_s)))
     return records
 
 

@@ -9,22 +9,20 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import BASELINE, WHOLE, Environment, Job, Protocol, Record, Status
+from harness.schema import BASELINE, WHOLE, Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.engine import JobContext, Place
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.plan.environments.plan import candidates_in
-from tests.factories import known, make_job, make_parity
+from tests.factories import known, make_environments, make_job, make_parity
 from tests.unit.test_execute import failed, lost
 
 # -- workers that pretend ----------------------------------------------------------------
 
-ENVIRONMENTS = tuple(
-    Environment(name=name, python=f"/{name}/python", asked=name, torch=torch)
-    for name, torch in (("old", "2.2"), ("new", "2.13"))
-)
+OLD, NEW = make_environments("old", "new")
+ENVIRONMENTS = replace(OLD, torch="2.2"), replace(NEW, torch="2.13")
 SPEED = {"old": 1.0, "new": 0.5}  # of eager: seconds
 Reply = dict[str, Any]
 Fault = Reply | WorkerLost

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import COLD, Environment, Extras, Record, Status
+from harness.schema import COLD, Extras, Record, Status
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.errors import UsageError
@@ -18,7 +18,7 @@ from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_results
-from tests.factories import compiled, make_job, make_record
+from tests.factories import compiled, make_environments, make_job, make_record
 from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_environments_compare import records
 
@@ -90,8 +90,7 @@ def test_a_run_alone_has_gates() -> None:
 @pytest.mark.parametrize(("factor", "failures"), [(1.0, 0), (1.3, 1)])
 def test_environments_of_a_run_are_compared_in_pairs(factor: float, failures: int) -> None:
     """A round's wobble of a factor of two hides nothing, because both environments share it."""
-    both = tuple(Environment(name=name, python=name, asked=name) for name in ("base", "pr"))
-    candidates = ("inductor@base", "eager@pr", "inductor@pr")
+    candidates, both = ("inductor@base", "eager@pr", "inductor@pr"), make_environments("base", "pr")
     job = make_job(candidates=candidates, environments=both, extras=Extras(compile_runs=5))
     rng, shared = random.Random(2), (1.0, 2.0, 1.4, 0.8, 1.1)
     records = [
