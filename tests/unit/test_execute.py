@@ -39,10 +39,9 @@ def lost(
     )
 
 
-def failed(status: Status, message: str = "no") -> Reply:
-    return {
-        "failed": {"status": status.value, "failure": {"kind": "E", "message": message, "phase": "compile"}}
-    }
+def failed(status: Status, message: str = "no", *, broken: bool = False) -> Reply:
+    failure = {"kind": "E", "message": message, "phase": "compile"}
+    return {"failed": {"status": status.value, "failure": failure, "broken": broken}}
 
 
 class Script:
@@ -173,6 +172,9 @@ def test_a_healthy_job() -> None:
     assert first.job.candidates == ("a", "b", "c")
 
 
+BROKEN = failed(Status.FAIL_TO_RUN, "gone", broken=True)  # the device
+
+
 @pytest.mark.parametrize(
     ("call", "fault", "status"),
     [
@@ -182,9 +184,12 @@ def test_a_healthy_job() -> None:
         ("warm_up ", lost("b", timed_out=True, phase="warm up"), Status.TIMEOUT),
         ("measure ", lost("b"), Status.CRASH),
         ("measure ", failed(Status.FAIL_TO_RUN, "gone"), Status.FAIL_TO_RUN),
+        ("prepare b", BROKEN, Status.FAIL_TO_RUN),
+        ("warm_up ", BROKEN, Status.FAIL_TO_RUN),
+        ("measure ", BROKEN, Status.FAIL_TO_RUN),
     ],
 )
-def test_an_exception_costs_its_candidate_and_a_lost_worker_a_fresh_one(
+def test_an_exception_costs_its_candidate_and_a_lost_worker_or_a_broken_device_a_fresh_one(
     call: str, fault: Reply | WorkerLost, status: Status
 ) -> None:
     name, _, candidate = call.partition(" ")
@@ -196,18 +201,26 @@ def test_an_exception_costs_its_candidate_and_a_lost_worker_a_fresh_one(
     assert (failure.message, failure.log) == ("gone", "cases/x/output.log")
     assert records[0].samples is None
     assert ("compilation_latency_s" in records[0].metrics) == (name != "prepare")
-    assert script.sessions == 1 + isinstance(fault, WorkerLost)
-    if isinstance(fault, WorkerLost):
+    fresh = isinstance(fault, WorkerLost) or fault is BROKEN
+    assert script.sessions == 1 + fresh
+    if fresh:
         assert script.job.candidates == ("a", "c")
-        assert "fresh worker after b ended" in records[1].notes[0]
+        assert records[1].notes[0] == f"measured in a fresh worker after b ended as {status.value}"
 
 
-def test_after_a_crash_of_eager_each_candidate_is_measured_alone() -> None:
-    script = Script({(1, "measure", ""): lost(BASELINE), (3, "measure", ""): lost(BASELINE)})
+@pytest.mark.parametrize(
+    ("later", "fault", "status", "kind"),
+    [(3, lost(BASELINE), Status.CRASH, "SIGSEGV"), (99, BROKEN, Status.PASS, "E")],
+)
+def test_after_eager_ended_a_worker_each_candidate_is_measured_alone(
+    later: int, fault: Reply | WorkerLost, status: Status, kind: str
+) -> None:
+    script = Script({(1, "measure", ""): fault, (later, "measure", ""): fault})
+    script.running = BASELINE
     records = run(script)
-    assert statuses(records) == {"a": Status.PASS, "b": Status.CRASH, "c": Status.PASS}
+    assert statuses(records) == {"a": Status.PASS, "b": status, "c": Status.PASS}
     assert script.sessions == 4
-    assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (SIGSEGV)"
+    assert records[0].notes[0] == f"measured alone: with other candidates, eager ended the worker ({kind})"
 
 
 def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> None:
@@ -315,32 +328,6 @@ def test_a_batch_of_one_is_not_halved_and_neither_is_a_fixed_one(options: dict[s
     sessions = 2 if "fixed_batch" in options else 4
     script = Script({(n, "prepare", "b"): failed(Status.OOM) for n in range(1, sessions + 1)})
     assert statuses(run(script, **options)) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
-
-
-# -- a broken device -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("call", "candidate"), [("prepare", "b"), ("warm_up", ""), ("measure", "")])
-def test_who_breaks_the_device_costs_itself_and_a_fresh_worker(call: str, candidate: str) -> None:
-    broken = failed(Status.FAIL_TO_RUN, "CUDA error: an illegal memory access was encountered")
-    broken["failed"]["broken"] = True
-    script = Script({(1, call, candidate): broken})
-    script.running = "b"
-    records = {record.candidate: record for record in run(script)}
-    assert statuses([*records.values()]) == {"b": Status.FAIL_TO_RUN, "a": Status.PASS, "c": Status.PASS}
-    assert script.sessions == 2
-    assert known(records["b"].failure).message.startswith("CUDA error")
-    assert records["a"].notes[0] == "measured in a fresh worker after b ended as fail_to_run"
-
-
-def test_a_device_that_breaks_while_eager_runs_has_each_candidate_measured_alone() -> None:
-    broken = failed(Status.FAIL_TO_RUN, "CUDA error")
-    broken["failed"]["broken"] = True
-    script = Script({(1, "measure", ""): broken})
-    script.running = BASELINE
-    records = run(script)
-    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
-    assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (E)"
 
 
 def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:
