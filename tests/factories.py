@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from harness.schema import (
+    COLD,
     Case,
     Compilation,
     Environment,
@@ -287,6 +289,19 @@ def finding(records: Sequence[Record], title: str) -> Finding:
 
 def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> Compilation:
     return Compilation(start=start, round=round_, metrics={"compilation_latency_s": seconds, **metrics})
+
+
+def compiled_cold(
+    record: Record,
+    seconds: float,
+    rng: random.Random,
+    shared: Sequence[float] = (1.0,) * 5,
+    noise: float = 0.03,
+) -> Record:
+    """With a cold compilation for each factor of ``shared``; ``noise``: of their logarithms."""
+    latencies = (seconds * factor * math.exp(rng.gauss(0.0, noise)) for factor in shared)
+    runs = tuple(compiled(COLD, latency, number) for number, latency in enumerate(latencies))
+    return replace(record, compilations=runs)
 
 
 def accuracy_run() -> tuple[Record, ...]:

@@ -15,7 +15,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of
 from runner.reports import hud_json
 from runner.reports.parts.pairs import compile_tables
-from tests.factories import compiled, known, make_job, make_record, sampled
+from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
 from torchduet.frames import frames_of
 
 
@@ -77,13 +77,7 @@ def runs(
     job = make_job(name, candidates=tuple(factors))
     wobble = [math.exp(rng.gauss(0.0, 0.2)) for _ in range(rounds)]
     return [
-        replace(
-            make_record(job, candidate),
-            compilations=tuple(
-                compiled(COLD, 10 * factor * shared * math.exp(rng.gauss(0.0, noise)), number)
-                for number, shared in enumerate(wobble)
-            ),
-        )
+        compiled_cold(make_record(job, candidate), 10 * factor, rng, wobble, noise)
         for candidate, factor in factors.items()
     ]
 

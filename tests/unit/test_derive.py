@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
-from runner.analysis.comparison import Comparison, GroupSummary, Summary
+from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare, summarize
 from runner.analysis.digits import steps_text
 from runner.analysis.estimate import Verdict
@@ -22,11 +22,6 @@ from tests.factories import finding, known, make_job, make_record, printed, with
 def comparison_of(record: Record) -> Comparison:
     (comparison,) = compare([record])
     return comparison
-
-
-def group(summary: Summary, compiler: str) -> GroupSummary:
-    (row,) = [g for g in summary.groups if g.compiler == compiler]
-    return row
 
 
 # -- comparisons -----------------------------------------------------------------
@@ -85,7 +80,7 @@ def test_means_are_over_those_that_passed_and_have_a_number() -> None:
         make_record(make_job("c"), compilation_s=90.0, memory_ratio=0.1, status=Status.FAIL_ACCURACY),
         make_record(make_job("d"), metrics={"compilation_latency_s": None}, speedup=None),
     ]
-    row = group(summarize(records), "inductor")
+    (row,) = summarize(records).groups
     assert row.means["compilation_latency_s"].value == 15.0
     assert row.means["compilation_latency_s"].n == 2
     assert row.means["memory_ratio"].value == pytest.approx(0.75)
@@ -93,7 +88,7 @@ def test_means_are_over_those_that_passed_and_have_a_number() -> None:
 
 
 def test_nothing_passed_means_no_averages() -> None:
-    row = group(summarize([make_record(make_job(), status=Status.CRASH)]), "inductor")
+    (row,) = summarize([make_record(make_job(), status=Status.CRASH)]).groups
     assert (row.total, row.passed, row.mean.models, row.pass_share) == (1, 0, 0, 0.0)
     assert row.mean.value is None
     assert row.means["compilation_latency_s"].value is None
@@ -343,8 +338,7 @@ def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
     generation = known(generation_of(generated(new_tokens=1, whole=0.2001)))  # the step copies its logits
     assert generation.decode is None
     assert generation.baseline_tokens_per_s is None
-    (comparison,) = compare([make_record(make_job())])
-    assert comparison.generation is None
+    assert comparison_of(make_record(make_job())).generation is None
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -145,8 +145,7 @@ def statuses(records: list[Record]) -> dict[str, Status]:
 
 
 def test_a_healthy_job() -> None:
-    script = Script()
-    records = run(script)
+    records = run(script := Script())
     assert [name for _, name in script.calls] == [
         "open",
         "prepare a",
@@ -270,16 +269,14 @@ def test_who_compiles_during_every_batch_has_no_number_and_the_others_keep_their
 
 
 def test_isolate_gives_each_candidate_a_worker() -> None:
-    script = Script()
-    records = run(script, isolate=True)
+    records = run(script := Script(), isolate=True)
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     assert script.sessions == 3
     assert all("isolated" in r.notes for r in records)
 
 
 def test_accuracy_only_measures_nothing() -> None:
-    script = Script()
-    records = run(script, performance=False)
+    records = run(script := Script(), performance=False)
     assert not {"warm_up", "measure", "finish"} & {name for _, name in script.calls}
     assert all(r.samples is None and r.status is Status.PASS for r in records)
 
@@ -339,8 +336,7 @@ def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:
 
 
 def test_a_skipped_case_starts_no_worker_and_keeps_its_reason() -> None:
-    script = Script()
-    records = run(script, skip="gone: nobody has it")
+    records = run(script := Script(), skip="gone: nobody has it")
     assert script.sessions == 0
     assert statuses(records) == dict.fromkeys("abc", Status.SKIP)
     assert {r.failure.message for r in records if r.failure} == {"gone: nobody has it"}

@@ -19,10 +19,9 @@ from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
 from runner.reports.parts.table import columns
 from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
-from tests.unit.test_executors import work
+from tests.unit.test_executors import PATIENCE_S, work
 
 SHORT_S = 0.002
-PATIENCE_S = 300.0  # of a test that would otherwise hang
 GB = 10**9
 
 

@@ -1,6 +1,5 @@
 """The gates on compile time, memory and recompilations, in a comparison and in a run; and ``--accept``."""
 
-import math
 import random
 import re
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import COLD, Extras, Record, Status
+from harness.schema import Extras, Record, Status
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.errors import UsageError
@@ -19,31 +18,21 @@ from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_results
 from tests.command_line import refused
-from tests.factories import compiled, make_environments, make_job, make_record
+from tests.factories import compiled_cold, make_environments, make_job, make_record
 from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_environments_compare import records
 
 TODAY = date(2026, 11, 23)
 
 
-def timed(
-    record: Record, seconds: float, rng: random.Random, shared: tuple[float, ...] = (1.0,) * 5
-) -> Record:
-    """With five cold compilations, of 3 % noise."""
-    return replace(
-        record,
-        compilations=tuple(
-            compiled(COLD, seconds * wobble * math.exp(rng.gauss(0.0, 0.03)), number)
-            for number, wobble in enumerate(shared)
-        ),
-    )
-
-
 def slower(folder: Path, second_s: float) -> RunChanges:
     """Three models, of which ``slow`` takes ``second_s`` instead of 10 s in the second run."""
     rng = random.Random(5)
     sides = [
-        [timed(make_record(make_job(name)), s, rng) for name, s in (("slow", slow_s), ("b", 10), ("c", 10))]
+        [
+            compiled_cold(make_record(make_job(name)), seconds, rng)
+            for name, seconds in (("slow", slow_s), ("b", 10), ("c", 10))
+        ]
         for slow_s in (10, second_s)
     ]
     return compared(folder, *sides)
@@ -95,7 +84,7 @@ def test_environments_of_a_run_are_compared_in_pairs(factor: float, failures: in
     job = make_job(candidates=candidates, environments=both, extras=Extras(compile_runs=5))
     rng, shared = random.Random(2), (1.0, 2.0, 1.4, 0.8, 1.1)
     records = [
-        replace(timed(make_record(job, f"inductor@{env}"), seconds, rng, shared), env=env)
+        replace(compiled_cold(make_record(job, f"inductor@{env}"), seconds, rng, shared), env=env)
         for env, seconds in (("base", 10.0), ("pr", 10.0 * factor))
     ]
     (result,) = results(records, "compile:10%")

@@ -21,7 +21,7 @@ from runner.reports import speedup_plot
 from runner.store.run_folder import RunFolder
 from tests.factories import known, make_job, make_record
 from tests.unit.test_changes import write
-from tests.unit.test_house import ROOT, sources, tree_of
+from tests.unit.test_house import PRODUCTION, ROOT, sources, tree_of
 
 HOSTILE = (
     "../../../../tmp/up",
@@ -91,7 +91,7 @@ def test_the_check_for_dangers_sees_them() -> None:
 
 
 def test_nothing_that_came_as_data_is_run() -> None:
-    paths = [*sources("runner", "harness", "suites", "torchduet", "benchmarks"), ROOT / "runner.py"]
+    paths = [*sources(*PRODUCTION), ROOT / "runner.py"]
     places = {(str(path.relative_to(ROOT)), what) for path in paths for what in dangers(tree_of(path))}
     assert places == OWN
 

@@ -24,7 +24,7 @@ from harness.schema import (
 from harness.shapes.sizes import STRATEGIES
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
-from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
+from runner.analysis.start_up.forms import crossing, overtaking, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.processes import Run, fresh_runs, with_fresh_runs
 from runner.engine.worker_session import parts_of
@@ -229,7 +229,8 @@ def test_the_table_has_a_row_for_each_form_and_eager_once() -> None:
     assert by_name["inductor, warm"]["step 100\ns"] == "-"  # one of its races ended before
     assert by_name["inductor, warm"]["stored\nMB"] == "2.00"
     assert by_name["inductor, cold"]["overtakes eager\nafter steps"].startswith("39")
-    assert start_up_tables(summarize([make_record(make_job())])) == ()
+    without = summarize([make_record(make_job())])
+    assert start_up_tables(without) == without.start_forms == ()
 
 
 def test_files_frames_and_the_picture_have_the_races() -> None:
@@ -284,11 +285,6 @@ def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(
     told = {w.title: w.cases for w in warnings if w.title in (NOT_WARM, WRONG_FORM, FAILED)}
     assert [*told] == ([title] if title else [])
     assert all(sentence in case for cases in told.values() for case in cases)
-
-
-def test_a_record_without_races_has_no_forms() -> None:
-    (comparison,) = summarize([make_record(make_job())]).comparisons
-    assert start_forms([comparison]) == ()
 
 
 def test_files_and_frames_have_the_streams() -> None:
