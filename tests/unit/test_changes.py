@@ -261,11 +261,6 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
     assert gate(changes, "regression:50%", "parity") == [0, 0]
 
 
-def test_the_time_of_a_step_has_a_gate_in_the_same_rounds_only(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="two environments of one run"):
-        gate(compared(tmp_path, measured({"m": 1.5}), measured({"m": 1.5})), "time:5%")
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

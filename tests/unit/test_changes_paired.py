@@ -23,12 +23,6 @@ SLOWER = 1.10  # inductor's step in the new environment over its step in the old
 EAGER = 0.95
 
 
-def slow_rounds(seed: str, noise: float) -> list[float]:
-    """The factor of each round: the machine is up to twice as slow in some, for both sides alike."""
-    numbers = random.Random(seed)
-    return [math.exp(numbers.gauss(0, noise)) for _ in range(ROUNDS)]
-
-
 def side(eager: float, compiled: float, rounds: list[float], seed: str) -> Samples:
     own = random.Random(seed)
     jitter = [(math.exp(own.gauss(0, 0.002)), math.exp(own.gauss(0, 0.002))) for _ in rounds]
@@ -47,7 +41,9 @@ def side(eager: float, compiled: float, rounds: list[float], seed: str) -> Sampl
 def run(noise: float = 0.2, models: int = 1) -> list[Record]:
     measured = []
     for model in (f"model_{number}" for number in range(models)):
-        slow = slow_rounds(model, noise)
+        numbers = random.Random(model)
+        # of each round: the machine is up to twice as slow in some, for both sides alike
+        slow = [math.exp(numbers.gauss(0, noise)) for _ in range(ROUNDS)]
         times = {"inductor@old": (0.010, 0.005), "inductor@new": (0.010 * EAGER, 0.005 * SLOWER)}
         for record in records(model):
             if record.candidate in times and record.samples is not None:

@@ -52,14 +52,12 @@ def cases(record: Record, title: str) -> list[str]:
     return [case for w in summarize([record]).warnings if w.title == title for case in w.cases]
 
 
-def record_of(name: str, speedup: float, jitter: float = 0.001) -> Record:
-    return make_record(make_job(name), speedup=speedup, jitter=jitter)
-
-
 def test_a_model_that_never_pays_is_in_the_median() -> None:
     """The median over those that pay alone would be that of the best models."""
     speedups = {"a": 2.0, "b": 1.5, "c": 0.9, "d": 0.8, "e": 0.7}
-    summary = summarize([record_of(name, speedup) for name, speedup in speedups.items()])
+    summary = summarize(
+        [make_record(make_job(name), speedup=s, jitter=0.001) for name, s in speedups.items()]
+    )
     (group,) = summary.groups
     assert (group.break_even.models, group.break_even.pays, group.break_even.never) == (5, 2, 3)
     assert group.break_even.median == math.inf

@@ -150,13 +150,10 @@ def slowly(folder: Path, requirements: Sequence[str]) -> None:
         file.write("x")
 
 
-def make_slowly() -> None:
-    interpreter_with("old", ("torch==2.2.2",), lambda _: None, slowly, fine)
-
-
 def test_two_runs_make_it_once(cache: Path) -> None:
     context = multiprocessing.get_context("fork")
-    runs = [context.Process(target=make_slowly) for _ in range(3)]
+    asked = ("old", ("torch==2.2.2",), print, slowly, fine)
+    runs = [context.Process(target=interpreter_with, args=asked) for _ in range(3)]
     for run in runs:
         run.start()
     for run in runs:

@@ -47,12 +47,6 @@ def test_a_compilation_that_takes_longer_fails_and_noise_does_not(tmp_path: Path
     assert gated(slower(tmp_path / "same", 10.0), "compile").cases == ()
 
 
-def test_one_compilation_is_no_data_for_the_gate(tmp_path: Path) -> None:
-    changes = compared(tmp_path, [make_record(make_job())], [make_record(make_job())])
-    with pytest.raises(UsageError, match=r"--fail-on compile: .*compiled several times: --compile-runs"):
-        gated(changes, "compile")
-
-
 def test_memory_and_recompilations(tmp_path: Path) -> None:
     before = make_record(make_job(), memory_ratio=1.2, metrics={"recompiles": 0})
     after = make_record(make_job(), memory_ratio=1.0, metrics={"recompiles": 2})
@@ -250,7 +244,14 @@ def test_a_count_that_became_worse_fails(
     )
 
 
-def test_a_gate_without_counts_never_passes(tmp_path: Path) -> None:
-    without = [replace(record, metrics={}) for record in counted()]
-    with pytest.raises(UsageError, match="no shared result has the number of eager fallbacks in both"):
-        gated(compared(tmp_path, without, counted(eager_fallbacks=0)), "eager-fallbacks")
+@pytest.mark.parametrize(
+    ("gate", "sentence"),
+    [
+        ("compile", "--fail-on compile: .*compiled several times: --compile-runs"),
+        ("eager-fallbacks", "no shared result has the number of eager fallbacks in both"),
+        ("time:5%", "two environments of one run"),
+    ],
+)
+def test_a_gate_of_two_runs_without_its_data_is_refused(tmp_path: Path, gate: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        gated(compared(tmp_path, counted(), counted(eager_fallbacks=0)), gate)

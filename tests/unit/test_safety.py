@@ -19,7 +19,7 @@ from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.reports import speedup_plot
 from runner.store.run_folder import RunFolder
-from tests.factories import known, make_job, make_record
+from tests.factories import known, make_failure, make_job, make_record
 from tests.unit.test_changes import write
 from tests.unit.test_house import PRODUCTION, ROOT, sources, tree_of
 
@@ -189,7 +189,9 @@ def test_the_log_that_a_record_names_is_never_read(
     secret.write_text("xyzzy")
     logs = ("../secret", str(secret), "cases/../../secret")
     records = [
-        replace(hostile_record(f"m{i}"), status=Status.CRASH, failure=replace(FAILURE, log=log))
+        replace(
+            hostile_record(f"m{i}"), status=Status.CRASH, failure=replace(make_failure(Status.CRASH), log=log)
+        )
         for i, log in enumerate(logs)
     ]
     folder = write(tmp_path / "run", records)
@@ -197,9 +199,6 @@ def test_the_log_that_a_record_names_is_never_read(
     printed = capsys.readouterr()
     assert "xyzzy" not in printed.out + printed.err
     assert not [path for path in folder.iterdir() if b"xyzzy" in path.read_bytes()]
-
-
-FAILURE = Failure(kind="SIGSEGV", message="made up", phase="compile")
 
 
 @pytest.mark.slow
