@@ -230,7 +230,7 @@ def test_the_table_has_a_row_for_each_form_and_eager_once() -> None:
     assert by_name["inductor, warm"]["stored\nMB"] == "2.00"
     assert by_name["inductor, cold"]["overtakes eager\nafter steps"].startswith("39")
     without = summarize([make_record(make_job())])
-    assert start_up_tables(without) == without.start_forms == ()
+    assert (start_up_tables(without), without.start_forms) == ((), ())
 
 
 def test_files_frames_and_the_picture_have_the_races() -> None:
