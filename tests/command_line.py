@@ -2,16 +2,20 @@
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness.schema import Case, Job, Setting
 from harness.settings import is_own_model
 from runner.cli.actions import Action, chosen
 from runner.cli.parser import given
 from runner.cli.parser import parsed as read_by
+from runner.errors import UsageError
 from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
 from runner.plan.environments.plan import named
@@ -49,9 +53,26 @@ def planned(command: str, case: Case) -> tuple[Job, ...]:
     return named(config.environments, jobs)
 
 
+@contextmanager
+def refused(says: str, begins: str = "") -> Iterator[pytest.ExceptionInfo[UsageError]]:
+    """What is done inside ends in one sentence that says so."""
+    with pytest.raises(UsageError) as raised:
+        yield raised
+    sentence = str(raised.value)
+    assert says in sentence
+    assert sentence.startswith(begins)
+    assert "\n" not in sentence
+
+
 def ran(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """With its exit code and what it printed."""
     return subprocess.run(words, capture_output=True, text=True, check=False, **options)
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
 
 
 def git(folder: Path, *words: str) -> str:

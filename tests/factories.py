@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +13,10 @@ import pytest
 from rich.console import Console
 
 from harness.schema import (
+    COLD,
     Case,
     Compilation,
+    Environment,
     Failure,
     Job,
     Mode,
@@ -118,6 +121,15 @@ def make_samples(
     )
 
 
+def with_samples(record: Record, **changes: Any) -> Record:
+    """The record, with these fields of its samples."""
+    return replace(record, samples=replace(known(record.samples), **changes))
+
+
+def make_environments(*names: str) -> tuple[Environment, ...]:
+    return tuple(Environment(name=name, python=f"/{name}/python", asked=name) for name in names)
+
+
 def make_parity(status: Status = Status.PASS, *, name: str = "grad.layer.weight") -> Parity:
     failed = 2 if status is Status.FAIL_ACCURACY else 0
     unsteady = status is Status.EAGER_TWO_RUNS_DIFFER
@@ -212,8 +224,7 @@ def together(
     for candidate, step_s in seconds.items():
         status = Status.FAIL_ACCURACY if candidate in failed else Status.PASS
         record = make_record(job, candidate, rounds=rounds, status=status)
-        samples = replace(known(record.samples), baseline_s=eager, candidate_s=timed(step_s))
-        records.append(replace(record, samples=samples))
+        records.append(with_samples(record, baseline_s=eager, candidate_s=timed(step_s)))
     return records
 
 
@@ -278,6 +289,19 @@ def finding(records: Sequence[Record], title: str) -> Finding:
 
 def compiled(start: str, seconds: float, round_: int = 0, **metrics: float) -> Compilation:
     return Compilation(start=start, round=round_, metrics={"compilation_latency_s": seconds, **metrics})
+
+
+def compiled_cold(
+    record: Record,
+    seconds: float,
+    rng: random.Random,
+    shared: Sequence[float] = (1.0,) * 5,
+    noise: float = 0.03,
+) -> Record:
+    """With a cold compilation for each factor of ``shared``; ``noise``: of their logarithms."""
+    latencies = (seconds * factor * math.exp(rng.gauss(0.0, noise)) for factor in shared)
+    runs = tuple(compiled(COLD, latency, number) for number, latency in enumerate(latencies))
+    return replace(record, compilations=runs)
 
 
 def accuracy_run() -> tuple[Record, ...]:

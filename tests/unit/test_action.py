@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import git, ran
+from tests.command_line import executable, git, ran
 
 ROOT = Path(__file__).parents[2]
 PYTHON = """\
@@ -103,8 +103,7 @@ def built(folder: Path, install: str) -> Job:
     """A repository with a base and a pull request, and the inputs' defaults."""
     for name, text in (("python", PYTHON), ("torchduet", TORCHDUET), ("gh", GH)):
         (folder / "fakes").mkdir(exist_ok=True)
-        (folder / "fakes" / name).write_text(text)
-        (folder / "fakes" / name).chmod(0o755)
+        executable(folder / "fakes" / name, text)
     for name in ("temp", "origin"):
         (folder / name).mkdir()
     origin = folder / "origin"

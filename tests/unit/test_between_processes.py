@@ -38,7 +38,7 @@ from runner.store.calibrations import (
     read_calibrations,
 )
 from tests.command_line import parsed
-from tests.factories import known, make_job, make_record, make_samples, sampled
+from tests.factories import known, make_job, make_record, sampled, with_samples
 
 
 @pytest.mark.parametrize(
@@ -123,18 +123,13 @@ def test_three_processes_cover_the_truth_whatever_was_assumed(tau: float, models
 )
 def test_a_choice_that_the_speedup_follows_is_named(name: str, values: Sequence[Scalar], said: str) -> None:
     logs = np.log([1.2, 1.2, 1.05, 1.2, 1.05]) + np.array([0, 1e-4, 0, -1e-4, 1e-4])
-    samples = replace(
-        make_samples(rounds=40),
+    first, *later = ({name: value} for value in values)
+    compilations = tuple(Compilation(start=AS_FOUND, round=n, metrics=m) for n, m in enumerate(later))
+    record = with_samples(
+        replace(make_record(make_job(), rounds=40), metrics=first, compilations=compilations),
         baseline_s=tuple(np.repeat(np.exp(logs), 8)),
         candidate_s=(1.0,) * 40,
         rounds_by_process=(8,) * 5,
-    )
-    first, *later = ({name: value} for value in values)
-    record = replace(
-        make_record(make_job()),
-        samples=samples,
-        metrics=first,
-        compilations=tuple(Compilation(start=AS_FOUND, round=n, metrics=m) for n, m in enumerate(later)),
     )
     assert said in followed(record)
     assert bool(said) is bool(followed(record))
@@ -162,14 +157,10 @@ def test_models_with_page_faults_do_not_widen_the_intervals_of_others() -> None:
         [in_processes(rng, tau, "inductor", Mode.INFERENCE) for _ in range(MODELS)] for tau in (0.002, 0.08)
     )
 
-    def with_faults(record: Record, faults: float) -> Record:
-        samples = known(record.samples)
-        column = (faults,) * len(samples.baseline_s)
-        return replace(record, samples=replace(samples, baseline_minor_faults=column))
-
     alone = [known(estimate).interval for estimate in estimates_of(quiet)]
     for faults in (500.0, 0.0):
-        both = estimates_of([*quiet, *(with_faults(record, faults) for record in varying)])
+        column = (faults,) * 20 * PROCESSES
+        both = estimates_of([*quiet, *(with_samples(r, baseline_minor_faults=column) for r in varying)])
         assert ([known(estimate).interval for estimate in both[:MODELS]] == alone) is (faults > 0)
 
 
@@ -226,14 +217,13 @@ def in_processes(
 ) -> Record:
     centers = np.repeat(rng.normal(0, tau, PROCESSES), 20)
     times = tuple(step_s * np.exp(-centers + rng.normal(0, noise, centers.size)))
-    samples = replace(
-        make_samples(rounds=len(times)),
+    record = with_samples(
+        make_record(make_job(mode=mode), candidate=candidate, rounds=len(times)),
         baseline_s=(step_s,) * len(times),
         candidate_s=times,
         rounds_by_process=(20,) * PROCESSES,
     )
-    record = make_record(make_job(mode=mode), candidate=candidate)
-    return replace(record, samples=samples, environment=FACTS, ended="2026-11-20T10:00:00+00:00")
+    return replace(record, environment=FACTS, ended="2026-11-20T10:00:00+00:00")
 
 
 def test_records_of_several_processes_calibrate_each_candidate_mode_and_step() -> None:

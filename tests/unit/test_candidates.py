@@ -15,7 +15,7 @@ from runner.analysis.verdicts.between import ASSUMED
 from runner.cli.commands import job_command
 from runner.reports.parts.pairs import pair_tables, short_pair_tables
 from tests.command_line import config_of_words
-from tests.factories import known, make_job, make_record, together
+from tests.factories import known, make_job, make_record, together, with_samples
 from tests.unit.test_statistics import estimate
 
 
@@ -52,7 +52,7 @@ def test_the_command_and_the_ratio_to_the_plain_candidate() -> None:
     assert f"'--compilers={name}'" in job_command(job, (name,))
     records = [make_record(job, candidate) for candidate in job.candidates]
     faster = tuple(seconds / 2 for seconds in known(records[0].samples).candidate_s)
-    records[1] = replace(records[1], samples=replace(known(records[0].samples), candidate_s=faster))
+    records[1] = with_samples(replace(records[1], samples=records[0].samples), candidate_s=faster)
     plain, tuned = summarize(records).comparisons
     assert columns()["over_plain"].value(plain) is None
     assert columns()["over_plain"].value(tuned) == pytest.approx(2.0)
@@ -75,22 +75,24 @@ def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
 
 def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> None:
     """A coarse clock gives eager one time in every round: the times name no round, the numbers do."""
-    records = []
-    for place, record in enumerate(together("a", {"inductor": 0.5, "torchscript": 1.0})):
-        same = replace(
-            known(record.samples), baseline_s=(1.0,) * 40, round_index=tuple(range(place, 40 + place))
-        )
-        records.append(replace(record, samples=same))
+    records = [
+        with_samples(record, baseline_s=(1.0,) * 40, round_index=tuple(range(place, 40 + place)))
+        for place, record in enumerate(together("a", {"inductor": 0.5, "torchscript": 1.0}))
+    ]
     (pair,) = summarize(records).pairs
     assert pair.n == 39
     assert pair.speedup == pytest.approx(2.0, rel=0.1)
 
 
-def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no_pair() -> None:
-    first, second = together("a", {"inductor": 0.5, "torchscript": 1.0})
-    samples = known(second.samples)
-    apart = replace(samples, baseline_s=tuple(s * 1.01 for s in samples.baseline_s))
-    assert summarize([first, replace(second, samples=apart)]).pairs == ()
+@pytest.mark.parametrize("numbers", [(), tuple(range(40))])  # sessions count from 0, each
+def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no_pair(
+    numbers: tuple[int, ...],
+) -> None:
+    both = together("a", {"inductor": 0.5, "torchscript": 1.0})
+    first, second = (with_samples(record, round_index=numbers) for record in both)
+    apart = tuple(seconds * 1.01 for seconds in known(second.samples).baseline_s)
+    assert len(summarize([first, second]).pairs) == 1
+    assert summarize([first, with_samples(second, baseline_s=apart)]).pairs == ()
     assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).pairs == ()
 
 
@@ -137,14 +139,3 @@ def test_wilsons_interval() -> None:
     assert wilson(10, 10)[1] == pytest.approx(1.0)
     with pytest.raises(ValueError, match="record"):
         wilson(0, 0)
-
-
-def test_sessions_that_follow_each_other_share_no_round_although_both_count_from_0() -> None:
-    first, second = (
-        replace(record, samples=replace(known(record.samples), round_index=tuple(range(40))))
-        for record in together("a", {"inductor": 0.5, "torchscript": 1.0})
-    )
-    later = known(second.samples)
-    later = replace(later, baseline_s=tuple(seconds * 1.01 for seconds in later.baseline_s))
-    assert len(summarize([first, second]).pairs) == 1
-    assert summarize([first, replace(second, samples=later)]).pairs == ()

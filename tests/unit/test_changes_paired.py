@@ -14,19 +14,13 @@ from runner.runs.compare.changes import RunChanges, changes_between, shared_roun
 from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Result
 from runner.runs.compare.words import SIDE_BY_SIDE, WORDS, tables
-from tests.factories import known, make_job, make_record, make_samples
+from tests.factories import known, make_job, make_record, make_samples, with_samples
 from tests.unit.test_changes import write
 from tests.unit.test_environments_compare import records
 
 ROUNDS = 24
 SLOWER = 1.10  # inductor's step in the new environment over its step in the old one
 EAGER = 0.95
-
-
-def slow_rounds(seed: str, noise: float) -> list[float]:
-    """The factor of each round: the machine is up to twice as slow in some, for both sides alike."""
-    numbers = random.Random(seed)
-    return [math.exp(numbers.gauss(0, noise)) for _ in range(ROUNDS)]
 
 
 def side(eager: float, compiled: float, rounds: list[float], seed: str) -> Samples:
@@ -47,7 +41,9 @@ def side(eager: float, compiled: float, rounds: list[float], seed: str) -> Sampl
 def run(noise: float = 0.2, models: int = 1) -> list[Record]:
     measured = []
     for model in (f"model_{number}" for number in range(models)):
-        slow = slow_rounds(model, noise)
+        numbers = random.Random(model)
+        # of each round: the machine is up to twice as slow in some, for both sides alike
+        slow = [math.exp(numbers.gauss(0, noise)) for _ in range(ROUNDS)]
         times = {"inductor@old": (0.010, 0.005), "inductor@new": (0.010 * EAGER, 0.005 * SLOWER)}
         for record in records(model):
             if record.candidate in times and record.samples is not None:
@@ -116,8 +112,8 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
     measured = run(noise=0.05)
     for place, record in enumerate(measured):
         if record.samples is not None and len(record.samples) == ROUNDS:
-            three = replace(record.samples, rounds_by_process=(8, 8, 8), round_index=(*range(8),) * 3)
-            measured[place] = replace(record, samples=three)
+            numbers = (*range(8),) * 3
+            measured[place] = with_samples(record, rounds_by_process=(8, 8, 8), round_index=numbers)
     (change,) = compared(tmp_path / "run", measured).changes
     assert change.factors.rounds == ROUNDS
     assert known(change.factors.compiled).within(SLOWER)
@@ -125,10 +121,9 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
 
 
 def result(rounds: range, folder: str = "run") -> Result:
-    record = make_record(make_job(), rounds=len(rounds))
     eager = tuple(1.0 + number / 100 for number in rounds)
-    samples = replace(known(record.samples), baseline_s=eager, round_index=tuple(rounds))
-    record = replace(record, samples=samples)
+    record = make_record(make_job(), rounds=len(rounds))
+    record = with_samples(record, baseline_s=eager, round_index=tuple(rounds))
     (single,) = results_of([record], {"toys": "toys"})
     return replace(single, shares=(folder, "m") if folder else None)
 

@@ -15,7 +15,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of
 from runner.reports import hud_json
 from runner.reports.parts.pairs import compile_tables
-from tests.factories import compiled, known, make_job, make_record, sampled
+from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
 from torchduet.frames import frames_of
 
 
@@ -52,14 +52,12 @@ def cases(record: Record, title: str) -> list[str]:
     return [case for w in summarize([record]).warnings if w.title == title for case in w.cases]
 
 
-def record_of(name: str, speedup: float, jitter: float = 0.001) -> Record:
-    return make_record(make_job(name), speedup=speedup, jitter=jitter)
-
-
 def test_a_model_that_never_pays_is_in_the_median() -> None:
     """The median over those that pay alone would be that of the best models."""
     speedups = {"a": 2.0, "b": 1.5, "c": 0.9, "d": 0.8, "e": 0.7}
-    summary = summarize([record_of(name, speedup) for name, speedup in speedups.items()])
+    summary = summarize(
+        [make_record(make_job(name), speedup=s, jitter=0.001) for name, s in speedups.items()]
+    )
     (group,) = summary.groups
     assert (group.break_even.models, group.break_even.pays, group.break_even.never) == (5, 2, 3)
     assert group.break_even.median == math.inf
@@ -77,13 +75,7 @@ def runs(
     job = make_job(name, candidates=tuple(factors))
     wobble = [math.exp(rng.gauss(0.0, 0.2)) for _ in range(rounds)]
     return [
-        replace(
-            make_record(job, candidate),
-            compilations=tuple(
-                compiled(COLD, 10 * factor * shared * math.exp(rng.gauss(0.0, noise)), number)
-                for number, shared in enumerate(wobble)
-            ),
-        )
+        compiled_cold(make_record(job, candidate), 10 * factor, rng, wobble, noise)
         for candidate, factor in factors.items()
     ]
 

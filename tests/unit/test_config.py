@@ -8,7 +8,7 @@ import pytest
 from runner.cli.actions import list_models, measure, print_commands, visualize
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
-from tests.command_line import config_of_words, parsed
+from tests.command_line import config_of_words, parsed, refused
 
 
 def config(*words: str) -> RunConfig:
@@ -155,11 +155,8 @@ BAD = [
 
 @pytest.mark.parametrize(("words", "says"), BAD)
 def test_bad_input_names_what_is_wrong(words: str, says: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with refused(says):
         parsed(shlex.split(words))
-    sentence = str(caught.value)
-    assert says in sentence
-    assert "\n" not in sentence
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

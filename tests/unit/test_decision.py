@@ -245,9 +245,9 @@ DEFAULT = Protocol()
 Pairs = dict[str, tuple[list[float], list[float]]]
 
 
-def wobbling(n: int, spread: float) -> Pairs:
-    """n pairs whose log-ratios alternate round 0 by ``spread``, none equal to another."""
-    return {"x": ([1 + spread * (-1) ** i * (1 + i / 100) for i in range(n)], [1.0] * n)}
+def wobbling(n: int, spread: float, ratio: float = 1.0) -> Pairs:
+    """n pairs whose log-ratios alternate round that of ``ratio`` by ``spread``, none equal to another."""
+    return {"x": ([ratio * (1 + spread * (-1) ** i * (1 + i / 100)) for i in range(n)], [1.0] * n)}
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,17 @@ def wobbling(n: int, spread: float) -> Pairs:
         (wobbling(100, 0.5), 1.0, "most rounds"),
         (wobbling(20, 0.5), 54.0, 2),
         (wobbling(20, 0.5), 58.0, "out of time"),  # 20 rounds took 58 s: no other fits into 60 s
+        (wobbling(20, 0.1, 1.019), 59.9, "out of time"),
+        (wobbling(20, 0.5), 0.2, LARGEST_BATCH),
+        (wobbling(20, 0.045), 0.2, LARGEST_BATCH),
+        (wobbling(15, 0.001), 1.0, "precise"),
+        ({**wobbling(15, 0.001), "wide": wobbling(15, 0.3)["x"]}, 1.0, LARGEST_BATCH),
+        (wobbling(40, 0.02, 1.019), 1.0, "precise"),  # a narrow interval, with the threshold in it
+        (wobbling(20, 0.05), 1.0, LARGEST_BATCH),
+        (wobbling(20, 0.05, 1.5), 1.0, "clear verdict"),
+        (wobbling(20, 0.05, 0.6), 1.0, "clear verdict"),
+        (wobbling(20, 0.05, 1.1), 1.0, LARGEST_BATCH),  # clear, but not by three times its width
+        (wobbling(20, 0.3, 9.0), 1.0, LARGEST_BATCH),  # no interval is left very wide
     ],
 )
 def test_how_many_rounds_come_next_or_why_none(measured: Pairs, took_s: float, expected: int | str) -> None:
@@ -275,42 +286,10 @@ def test_a_fixed_count_is_exact_whatever_the_noise_and_time(done: int) -> None:
     assert decide(fixed, wobbling(done, 0.5), 1e6).rounds == min(30 - done, LARGEST_BATCH)
 
 
-def test_stops_when_every_candidate_was_and_is_precise() -> None:
-    assert decide(DEFAULT, wobbling(15, 0.001), 1.0).reason == "precise"
-    both = {**wobbling(15, 0.001), "y": wobbling(15, 0.3)["x"]}
-    assert decide(DEFAULT, both, 1.0).rounds > 0
-
-
-def far(n: int, spread: float, ratio: float) -> Pairs:
-    """Pairs as in ``wobbling``, the candidate ``ratio`` times as fast."""
-    baseline, candidate = wobbling(n, spread)["x"]
-    return {"x": ([ratio * second for second in baseline], candidate)}
-
-
-def test_stops_when_no_round_could_change_the_verdict() -> None:
-    wide = 0.05
-    assert known(paired_speedup(*far(20, wide, 1.0)["x"]).half_width) > 0.02
-    assert decide(DEFAULT, far(20, wide, 1.0), 1.0).rounds > 0
-    assert decide(DEFAULT, far(20, wide, 1.5), 1.0).reason == "clear verdict"
-    assert decide(DEFAULT, far(20, wide, 0.6), 1.0).reason == "clear verdict"
-    assert decide(DEFAULT, far(20, wide, 1.1), 1.0).rounds > 0  # clear, but not by three times its width
-
-
-def test_but_an_interval_is_never_left_very_wide() -> None:
-    assert known(paired_speedup(*far(20, 0.3, 9.0)["x"]).half_width) > 0.1
-    assert decide(DEFAULT, far(20, 0.3, 9.0), 1.0).rounds > 0
-
-
-def test_an_open_verdict_ends_with_the_rounds_or_the_time() -> None:
-    open_verdict = far(40, 0.02, 1.019)  # a narrow interval, with the threshold in it
-    assert decide(DEFAULT, open_verdict, 1.0).reason == "precise"
-    assert decide(DEFAULT, far(20, 0.1, 1.019), 59.9).reason == "out of time"
-    assert decide(DEFAULT, far(20, 0.1, 1.019), 1.0).within_s == 59.0
-
-
-def test_batches_grow_with_what_is_missing() -> None:
-    assert decide(DEFAULT, wobbling(20, 0.5), 0.2).rounds == LARGEST_BATCH
-    assert SMALLEST_BATCH <= decide(DEFAULT, wobbling(20, 0.045), 0.2).rounds <= LARGEST_BATCH
+def test_examples_above_have_wide_intervals_and_a_batch_ends_with_the_time() -> None:
+    assert known(paired_speedup(*wobbling(20, 0.05)["x"]).half_width) > 0.02
+    assert known(paired_speedup(*wobbling(20, 0.3, 9.0)["x"]).half_width) > 0.1
+    assert decide(DEFAULT, wobbling(20, 0.1, 1.019), 1.0).within_s == 59.0
 
 
 # -- differences of two runs, by simulation ----------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
-from runner.analysis.comparison import Comparison, GroupSummary, Summary
+from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare, summarize
 from runner.analysis.digits import steps_text
 from runner.analysis.estimate import Verdict
@@ -16,17 +16,12 @@ from runner.analysis.verdicts.generation import generation_of
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt
-from tests.factories import finding, known, make_job, make_record, printed
+from tests.factories import finding, known, make_job, make_record, printed, with_samples
 
 
 def comparison_of(record: Record) -> Comparison:
     (comparison,) = compare([record])
     return comparison
-
-
-def group(summary: Summary, compiler: str) -> GroupSummary:
-    (row,) = [g for g in summary.groups if g.compiler == compiler]
-    return row
 
 
 # -- comparisons -----------------------------------------------------------------
@@ -85,7 +80,7 @@ def test_means_are_over_those_that_passed_and_have_a_number() -> None:
         make_record(make_job("c"), compilation_s=90.0, memory_ratio=0.1, status=Status.FAIL_ACCURACY),
         make_record(make_job("d"), metrics={"compilation_latency_s": None}, speedup=None),
     ]
-    row = group(summarize(records), "inductor")
+    (row,) = summarize(records).groups
     assert row.means["compilation_latency_s"].value == 15.0
     assert row.means["compilation_latency_s"].n == 2
     assert row.means["memory_ratio"].value == pytest.approx(0.75)
@@ -93,7 +88,7 @@ def test_means_are_over_those_that_passed_and_have_a_number() -> None:
 
 
 def test_nothing_passed_means_no_averages() -> None:
-    row = group(summarize([make_record(make_job(), status=Status.CRASH)]), "inductor")
+    (row,) = summarize([make_record(make_job(), status=Status.CRASH)]).groups
     assert (row.total, row.passed, row.mean.models, row.pass_share) == (1, 0, 0, 0.0)
     assert row.mean.value is None
     assert row.means["compilation_latency_s"].value is None
@@ -251,11 +246,10 @@ def test_a_control_that_moved_is_said_first_among_the_timings() -> None:
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan])
 def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None:
     record = make_record(make_job())
-    samples = known(record.samples)
-    damaged = replace(samples, candidate_s=(bad, *samples.candidate_s[1:]))
+    damaged = with_samples(record, candidate_s=(bad, *known(record.samples).candidate_s[1:]))
     later = tuple(Compilation(start=AS_FOUND, round=number) for number in range(3))
-    several = replace(damaged, rounds_by_process=(5, 5, 5, 5))
-    for measured in (replace(record, samples=damaged), replace(record, samples=several, compilations=later)):
+    several = with_samples(damaged, rounds_by_process=(5, 5, 5, 5))
+    for measured in (damaged, replace(several, compilations=later)):
         assert comparison_of(measured).speedup is None
         assert "20 rounds" in finding([measured], "Samples that cannot be used").cases[0]
 
@@ -320,16 +314,13 @@ def test_functions_of_one_file_are_one_suite() -> None:
 
 def generated(*, new_tokens: int | None = 5, whole: float = 1.0, prefill: float = 0.2) -> Record:
     """Eager: prefill of 0.2 s and decode of 0.8 s in every round. The candidate halves the decode alone."""
-    record = make_record(make_job(mode=Mode.GENERATE, batch_size=2, new_tokens=new_tokens), rounds=10)
-    rounds = len(known(record.samples))
-    samples = replace(
-        known(record.samples),
-        baseline_s=(whole,) * rounds,
-        candidate_s=(prefill + (whole - prefill) / 2,) * rounds,
-        baseline_prefill_s=(prefill,) * rounds,
-        candidate_prefill_s=(prefill,) * rounds,
+    return with_samples(
+        make_record(make_job(mode=Mode.GENERATE, batch_size=2, new_tokens=new_tokens), rounds=10),
+        baseline_s=(whole,) * 10,
+        candidate_s=(prefill + (whole - prefill) / 2,) * 10,
+        baseline_prefill_s=(prefill,) * 10,
+        candidate_prefill_s=(prefill,) * 10,
     )
-    return replace(record, samples=samples)
 
 
 def test_parts_are_compared_on_their_own() -> None:
@@ -347,8 +338,7 @@ def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
     generation = known(generation_of(generated(new_tokens=1, whole=0.2001)))  # the step copies its logits
     assert generation.decode is None
     assert generation.baseline_tokens_per_s is None
-    (comparison,) = compare([make_record(make_job())])
-    assert comparison.generation is None
+    assert comparison_of(make_record(make_job())).generation is None
 
 
 @pytest.mark.parametrize("width", [80, 100])

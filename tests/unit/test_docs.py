@@ -3,22 +3,19 @@
 import ast
 import dataclasses
 import inspect
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from docs import pages
 from harness import schema
 from harness.codec import recorded_name
 from harness.schema import CompilerOptions, Extras, Protocol
 from runner.analysis.comparison import Comparison
-from runner.analysis.derive import summarize
-from runner.reports.console import print_answer, print_report
 from runner.store.record_file import read_records
+from tests.factories import printed
 from tests.unit.test_house import tree_of
 from torchduet import Result, compare
 
@@ -113,11 +110,7 @@ def test_the_estimator_is_named_as_it_is(path: Path) -> None:
 
 def test_the_first_page_quotes_what_the_program_prints() -> None:
     records = read_records(ROOT / "results" / MAIN_JOB / "records.jsonl").records
-    console = Console(file=io.StringIO(), width=100)
-    with console.capture() as printed:
-        print_report(summarize(records), console)
-        print_answer(summarize(records), console)
-    lines = {line.rstrip() for line in printed.get().splitlines()}
+    lines = {line.rstrip() for line in printed(records, 100).splitlines()}
     text = (DOCS / "GETTING_STARTED.md").read_text(encoding="utf-8")
     quoted = text.split("```\ntiny_gpt, ", 1)[1].split("```")[0]
     assert [line for line in quoted.splitlines()[1:] if line not in lines] == [LEFT_OUT]

@@ -7,35 +7,41 @@ from dataclasses import replace
 
 import pytest
 
-from harness.schema import Environment, Record, Samples, Status
+from harness.schema import Record, Samples, Status
 from runner.analysis.comparison import AcrossEnvironments, Summary
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Reason, Verdict
 from runner.plan.environments.plan import candidates_in
 from runner.reports import render_all
-from tests.factories import known, make_job, make_parity, make_record, make_samples, printed
-
-ENVIRONMENTS = tuple(
-    Environment(name=name, python=f"/{name}", asked=name, torch=torch)
-    for name, torch in (("old", "2.2.2"), ("new", "2.13.0"))
+from tests.factories import (
+    known,
+    make_environments,
+    make_job,
+    make_parity,
+    make_record,
+    make_samples,
+    printed,
+    with_samples,
 )
+
+OLD, NEW = make_environments("old", "new")
+ENVIRONMENTS = replace(OLD, torch="2.2.2"), replace(NEW, torch="2.13.0")
 SPEEDUPS = {"eager@new": 0.5, "inductor@old": 2.0, "inductor@new": 4.0}
 """Against eager of the candidate's own environment, and for eager against the reference's."""
 
 
-def timed(candidate: str, model: str, rounds: int = 21, by_process: tuple[int, ...] = (7, 7, 7)) -> Samples:
+def timed(candidate: str, model: str) -> Samples:
     """Eager is half as fast in the new environment: inductor's 4x there is 2x against the reference's."""
-    own = make_samples(speedup=SPEEDUPS[candidate], machine=model, seed=candidate, rounds=rounds)
-    reference = own.baseline_s
+    own = make_samples(speedup=SPEEDUPS[candidate], machine=model, seed=candidate, rounds=21)
     slower = 2.0 if candidate == "inductor@new" else 1.0
     return replace(
         own,
         baseline_s=tuple(s * slower for s in own.baseline_s),
         candidate_s=tuple(s * slower for s in own.candidate_s),
-        reference_s=reference,
+        reference_s=own.baseline_s,
         reference_position=own.baseline_position,
-        round_index=tuple(range(rounds)),
-        rounds_by_process=by_process,
+        round_index=tuple(range(21)),
+        rounds_by_process=(7, 7, 7),
     )
 
 
@@ -54,10 +60,7 @@ def records(model: str = "m", statuses: Mapping[str, Status] | None = None) -> l
 
 
 def test_one_process_a_side_has_no_verdict_across_environments() -> None:
-    alone = [
-        replace(r, samples=timed(r.candidate, "m", by_process=())) if r.samples is not None else r
-        for r in records()
-    ]
+    alone = [with_samples(r, rounds_by_process=()) for r in records()]
     summary = summarize(alone)
     assert {row.verdict for row in summary.across} == {Verdict.INCONCLUSIVE}
     assert {known(row.open).reason for row in summary.across} == {Reason.SIDES}
@@ -126,10 +129,7 @@ def test_an_environment_with_other_results_counts_nowhere() -> None:
 
 
 def test_without_the_reference_there_is_a_row_and_no_number() -> None:
-    remaining = [
-        replace(r, samples=replace(r.samples, reference_s=())) if r.samples is not None else r
-        for r in records()
-    ]
+    remaining = [with_samples(r, reference_s=()) for r in records()]
     summary = summarize(remaining)
     assert all(row.speedup is None and row.verdict is None and not row.counts for row in summary.across)
     assert all(average.mean.value is None for average in summary.across_averages)
@@ -186,18 +186,13 @@ def test_a_slower_environment_and_a_moved_control_are_found() -> None:
 
 
 def test_two_environments_are_paired_also_where_the_reference_failed() -> None:
-    left = [
-        replace(r, samples=replace(known(r.samples), reference_s=(), reference_position=()))
+    (new,) = (
+        with_samples(r, reference_s=(), reference_position=())
         for r in records()
-        if r.env == "new" and r.samples is not None
-    ]
-    other = [replace(r, env="old", candidate=r.candidate.replace("new", "old")) for r in left]
-    slower = [
-        replace(
-            r, samples=replace(known(r.samples), baseline_s=tuple(s * 2 for s in known(r.samples).baseline_s))
-        )
-        for r in other
-    ]
-    compiled = [r for r in (*left, *slower) if r.candidate.startswith("inductor")]
-    (pair,) = summarize(compiled).pairs
-    assert pair.n == len(known(compiled[0].samples))
+        if r.candidate == "inductor@new"
+    )
+    samples = known(new.samples)
+    old = replace(new, env="old", candidate="inductor@old")
+    slower = with_samples(old, baseline_s=tuple(s * 2 for s in samples.baseline_s))
+    (pair,) = summarize([new, slower]).pairs
+    assert pair.n == len(samples)

@@ -9,24 +9,20 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import BASELINE, WHOLE, Environment, Job, Protocol, Record, Status
-from harness.worker.status_page import Activity
+from harness.schema import BASELINE, Job, Protocol, Record, Status
 from runner.cli.commands import job_command
 from runner.engine import JobContext, Place
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
 from runner.plan.environments.plan import candidates_in
-from tests.factories import known, make_job, make_parity
-from tests.unit.test_execute import failed, lost
+from tests.factories import known, make_environments, make_job, make_parity
+from tests.unit.test_execute import Reply, Script, failed, lost
 
 # -- workers that pretend ----------------------------------------------------------------
 
-ENVIRONMENTS = tuple(
-    Environment(name=name, python=f"/{name}/python", asked=name, torch=torch)
-    for name, torch in (("old", "2.2"), ("new", "2.13"))
-)
+OLD, NEW = make_environments("old", "new")
+ENVIRONMENTS = replace(OLD, torch="2.2"), replace(NEW, torch="2.13")
 SPEED = {"old": 1.0, "new": 0.5}  # of eager: seconds
-Reply = dict[str, Any]
 Fault = Reply | WorkerLost
 
 
@@ -58,28 +54,22 @@ class Machine:
             self.open -= 1
 
 
-class Worker:
+class Worker(Script):
     def __init__(self, machine: Machine, job: Job, session: int) -> None:
         self._machine = machine
         self._env = job.environments[0].name
-        self._session = session
-        self._job = job
-
-    def activity(self) -> Activity:
-        return Activity(variant=self._machine.running.get(self._env, BASELINE))
+        here = (self._env, session)
+        super().__init__({(1, *at[2:]): fault for at, fault in machine.faults.items() if at[:2] == here})
+        self.sessions, self.job = 1, job
+        self.running = machine.running.get(self._env, BASELINE)
 
     def call(self, request: Mapping[str, Any], deadline: float) -> Reply:
-        name, candidate = request["call"], request.get("candidate", "")
-        self._machine.calls.append((self._env, f"{name} {candidate}".strip()))
-        fault = self._machine.faults.pop((self._env, self._session, name, candidate), None)
-        if isinstance(fault, WorkerLost):
-            raise fault
-        return fault if fault is not None else {"ok": getattr(self, f"_{name}")(request)}
+        self._machine.calls.append((self._env, f"{request['call']} {request.get('candidate', '')}".strip()))
+        return super().call(request, deadline)
 
     def _open(self, request: Mapping[str, Any]) -> Reply:
         self.imported = request.get("imported")
-        model = {"parameters": 7, "parameter_bytes": 28, "input_shapes": [], "batch_size": 8}
-        return {"model": model, "environment": {"torch": self._job.environments[0].torch}}
+        return {**super()._open(request), "environment": {"torch": self.job.environments[0].torch}}
 
     def _export(self, request: Mapping[str, Any]) -> Reply:
         Path(request["path"]).write_text("weights")
@@ -96,14 +86,7 @@ class Worker:
         return {"status": status.value, "parity": parity, "notes": ["a note"]}
 
     def _prepare(self, request: Mapping[str, Any]) -> Reply:
-        metrics = {"compilation_latency_s": 1.0}
-        return {
-            "status": "pass",
-            "parity": None,
-            "metrics": metrics,
-            "notes": [],
-            "first_calls_s": [9.0, 1.0],
-        }
+        return {**super()._prepare(request), "notes": [], "first_calls_s": [9.0, 1.0]}
 
     def _warm_up(self, request: Mapping[str, Any]) -> Reply:
         iterations = 4 if self._env == "old" else 7
@@ -122,9 +105,6 @@ class Worker:
     def _finish(self, request: Mapping[str, Any]) -> Reply:
         size = 10 if self._env == "old" else 20
         return {"metrics": {BASELINE: {"peak_memory_bytes": size}, "a": {"peak_memory_bytes": 5}}}
-
-    def _conclude(self, request: Mapping[str, Any]) -> Reply:
-        return {"metrics": {WHOLE: {"flops_per_step": 8}}}
 
 
 # -- tests --------------------------------------------------------------------------------
@@ -271,6 +251,7 @@ def test_another_result_is_a_failure_of_that_environment_s_eager_alone(
         ({("new", 1, "prepare", "a"): lost("a", phase="compile")}, "a@new", Status.CRASH, 4),
         ({("old", 1, "measure", ""): lost("b")}, "b@old", Status.CRASH, 4),
         ({("new", 1, "measure", ""): failed(Status.FAIL_TO_RUN)}, "a@new", Status.FAIL_TO_RUN, 2),
+        ({("new", 1, "finish", ""): lost("a")}, "a@new", Status.CRASH, 2),
         ({}, "a@new", Status.RECOMPILES, 2),
     ],
 )
@@ -356,25 +337,12 @@ def test_stopped_early_there_are_the_rounds_so_far_or_no_record(tmp_path: Path) 
     assert run(early, tmp_path, stop=lambda: len(early.calls) > 2) == {}
 
 
-def test_one_environment_alone_needs_nobody(tmp_path: Path) -> None:
-    job = replace(make(("a",)), environments=ENVIRONMENTS[:1], candidates=("a@old",))
-    machine = Machine()
-    records = run(machine, tmp_path, job=job)
-    assert records["a@old"].status is Status.PASS
-    assert ("old", "export") not in machine.calls
-
-
-def test_one_environment_alone_has_a_control(tmp_path: Path) -> None:
-    candidates = ("eager@old", "a@old")
-    job = replace(make(("eager", "a")), environments=ENVIRONMENTS[:1], candidates=candidates)
-    records = run(Machine(), tmp_path, job=job)
+@pytest.mark.parametrize("compilers", [("a",), ("eager", "a")])
+def test_one_environment_alone_needs_nobody_and_may_have_a_control(
+    tmp_path: Path, compilers: tuple[str, ...]
+) -> None:
+    candidates = tuple(f"{compiler}@old" for compiler in compilers)
+    job = replace(make(compilers), environments=ENVIRONMENTS[:1], candidates=candidates)
+    records = run(machine := Machine(), tmp_path, job=job)
     assert {name: record.status for name, record in records.items()} == dict.fromkeys(candidates, Status.PASS)
-
-
-def test_a_candidate_whose_worker_dies_at_the_end_has_failed(tmp_path: Path) -> None:
-    records = run(Machine({("new", 1, "finish", ""): lost("a")}), tmp_path)
-    assert records.pop("a@new").status is Status.CRASH
-    assert {name: record.status for name, record in records.items()} == {
-        "a@old": Status.PASS,
-        "eager@new": Status.PASS,
-    }
+    assert (("old", "export") in machine.calls) is ("eager" in compilers)  # the control imports

@@ -39,10 +39,9 @@ def lost(
     )
 
 
-def failed(status: Status, message: str = "no") -> Reply:
-    return {
-        "failed": {"status": status.value, "failure": {"kind": "E", "message": message, "phase": "compile"}}
-    }
+def failed(status: Status, message: str = "no", *, broken: bool = False) -> Reply:
+    failure = {"kind": "E", "message": message, "phase": "compile"}
+    return {"failed": {"status": status.value, "failure": failure, "broken": broken}}
 
 
 class Script:
@@ -146,8 +145,7 @@ def statuses(records: list[Record]) -> dict[str, Status]:
 
 
 def test_a_healthy_job() -> None:
-    script = Script()
-    records = run(script)
+    records = run(script := Script())
     assert [name for _, name in script.calls] == [
         "open",
         "prepare a",
@@ -173,6 +171,9 @@ def test_a_healthy_job() -> None:
     assert first.job.candidates == ("a", "b", "c")
 
 
+BROKEN = failed(Status.FAIL_TO_RUN, "gone", broken=True)  # the device
+
+
 @pytest.mark.parametrize(
     ("call", "fault", "status"),
     [
@@ -182,9 +183,12 @@ def test_a_healthy_job() -> None:
         ("warm_up ", lost("b", timed_out=True, phase="warm up"), Status.TIMEOUT),
         ("measure ", lost("b"), Status.CRASH),
         ("measure ", failed(Status.FAIL_TO_RUN, "gone"), Status.FAIL_TO_RUN),
+        ("prepare b", BROKEN, Status.FAIL_TO_RUN),
+        ("warm_up ", BROKEN, Status.FAIL_TO_RUN),
+        ("measure ", BROKEN, Status.FAIL_TO_RUN),
     ],
 )
-def test_an_exception_costs_its_candidate_and_a_lost_worker_a_fresh_one(
+def test_an_exception_costs_its_candidate_and_a_lost_worker_or_a_broken_device_a_fresh_one(
     call: str, fault: Reply | WorkerLost, status: Status
 ) -> None:
     name, _, candidate = call.partition(" ")
@@ -196,18 +200,26 @@ def test_an_exception_costs_its_candidate_and_a_lost_worker_a_fresh_one(
     assert (failure.message, failure.log) == ("gone", "cases/x/output.log")
     assert records[0].samples is None
     assert ("compilation_latency_s" in records[0].metrics) == (name != "prepare")
-    assert script.sessions == 1 + isinstance(fault, WorkerLost)
-    if isinstance(fault, WorkerLost):
+    fresh = isinstance(fault, WorkerLost) or fault is BROKEN
+    assert script.sessions == 1 + fresh
+    if fresh:
         assert script.job.candidates == ("a", "c")
-        assert "fresh worker after b ended" in records[1].notes[0]
+        assert records[1].notes[0] == f"measured in a fresh worker after b ended as {status.value}"
 
 
-def test_after_a_crash_of_eager_each_candidate_is_measured_alone() -> None:
-    script = Script({(1, "measure", ""): lost(BASELINE), (3, "measure", ""): lost(BASELINE)})
+@pytest.mark.parametrize(
+    ("later", "fault", "status", "kind"),
+    [(3, lost(BASELINE), Status.CRASH, "SIGSEGV"), (99, BROKEN, Status.PASS, "E")],
+)
+def test_after_eager_ended_a_worker_each_candidate_is_measured_alone(
+    later: int, fault: Reply | WorkerLost, status: Status, kind: str
+) -> None:
+    script = Script({(1, "measure", ""): fault, (later, "measure", ""): fault})
+    script.running = BASELINE
     records = run(script)
-    assert statuses(records) == {"a": Status.PASS, "b": Status.CRASH, "c": Status.PASS}
+    assert statuses(records) == {"a": Status.PASS, "b": status, "c": Status.PASS}
     assert script.sessions == 4
-    assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (SIGSEGV)"
+    assert records[0].notes[0] == f"measured alone: with other candidates, eager ended the worker ({kind})"
 
 
 def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> None:
@@ -257,16 +269,14 @@ def test_who_compiles_during_every_batch_has_no_number_and_the_others_keep_their
 
 
 def test_isolate_gives_each_candidate_a_worker() -> None:
-    script = Script()
-    records = run(script, isolate=True)
+    records = run(script := Script(), isolate=True)
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     assert script.sessions == 3
     assert all("isolated" in r.notes for r in records)
 
 
 def test_accuracy_only_measures_nothing() -> None:
-    script = Script()
-    records = run(script, performance=False)
+    records = run(script := Script(), performance=False)
     assert not {"warm_up", "measure", "finish"} & {name for _, name in script.calls}
     assert all(r.samples is None and r.status is Status.PASS for r in records)
 
@@ -317,32 +327,6 @@ def test_a_batch_of_one_is_not_halved_and_neither_is_a_fixed_one(options: dict[s
     assert statuses(run(script, **options)) == {"a": Status.PASS, "b": Status.OOM, "c": Status.PASS}
 
 
-# -- a broken device -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("call", "candidate"), [("prepare", "b"), ("warm_up", ""), ("measure", "")])
-def test_who_breaks_the_device_costs_itself_and_a_fresh_worker(call: str, candidate: str) -> None:
-    broken = failed(Status.FAIL_TO_RUN, "CUDA error: an illegal memory access was encountered")
-    broken["failed"]["broken"] = True
-    script = Script({(1, call, candidate): broken})
-    script.running = "b"
-    records = {record.candidate: record for record in run(script)}
-    assert statuses([*records.values()]) == {"b": Status.FAIL_TO_RUN, "a": Status.PASS, "c": Status.PASS}
-    assert script.sessions == 2
-    assert known(records["b"].failure).message.startswith("CUDA error")
-    assert records["a"].notes[0] == "measured in a fresh worker after b ended as fail_to_run"
-
-
-def test_a_device_that_breaks_while_eager_runs_has_each_candidate_measured_alone() -> None:
-    broken = failed(Status.FAIL_TO_RUN, "CUDA error")
-    broken["failed"]["broken"] = True
-    script = Script({(1, "measure", ""): broken})
-    script.running = BASELINE
-    records = run(script)
-    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
-    assert records[0].notes[0] == "measured alone: with other candidates, eager ended the worker (E)"
-
-
 def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:
     faults = {(1, "prepare", "a"): failed(Status.FAIL_TO_RUN), (1, "prepare", "b"): failed(Status.OOM)}
     script = Script(faults)
@@ -352,8 +336,7 @@ def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:
 
 
 def test_a_skipped_case_starts_no_worker_and_keeps_its_reason() -> None:
-    script = Script()
-    records = run(script, skip="gone: nobody has it")
+    records = run(script := Script(), skip="gone: nobody has it")
     assert script.sessions == 0
     assert statuses(records) == dict.fromkeys("abc", Status.SKIP)
     assert {r.failure.message for r in records if r.failure} == {"gone: nobody has it"}

@@ -159,9 +159,7 @@ def test_a_stop_ends_both_lanes_after_their_current_rounds() -> None:
 
 
 def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() -> None:
-    class Broken(Devices):
-        both = threading.Barrier(2, timeout=PATIENCE_S)
-
+    class Broken(Meeting):
         def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
             self.both.wait()
             if task.job.device == "cuda:1":

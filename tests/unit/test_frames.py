@@ -14,7 +14,7 @@ from harness.schema import Record
 from runner.analysis.columns import GENERATION, Column, columns, frame, own_columns
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
-from tests.factories import known, make_job, make_record, synthetic_run
+from tests.factories import make_job, make_record, synthetic_run, with_samples
 from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
@@ -90,9 +90,7 @@ def test_a_row_of_comparisons_is_what_the_report_says() -> None:
 
 
 def test_several_processes_are_numbered() -> None:
-    record = a_record()
-    samples = replace(known(record.samples), rounds_by_process=(8, 12))
-    data_frame = frames_of([replace(record, samples=samples)]).samples
+    data_frame = frames_of([with_samples(a_record(), rounds_by_process=(8, 12))]).samples
     assert data_frame.groupby("process").size().to_dict() == {0: 16, 1: 24}
 
 

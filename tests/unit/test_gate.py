@@ -19,10 +19,9 @@ from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
 from runner.reports.parts.table import columns
 from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
-from tests.unit.test_executors import work
+from tests.unit.test_executors import PATIENCE_S, work
 
 SHORT_S = 0.002
-PATIENCE_S = 300.0  # of a test that would otherwise hang
 GB = 10**9
 
 
@@ -110,12 +109,30 @@ JOBS = [work(f"m{number}", "cpu", ("a",)) for number in range(40)]
 NAMES = [work.job.case.name for work in JOBS]
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 3, 8])
-def test_every_job_is_timed_once_while_nothing_else_runs(ahead: int) -> None:
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the jobs in the order in which they began to prepare."""
+    numbers: list[int] = []
+    enter = DeviceGate.enter
+
+    def noting(gate: DeviceGate, seat: Seat, state: State) -> None:
+        if state is State.PREPARES:
+            numbers.append(seat.number)
+        enter(gate, seat, state)
+
+    monkeypatch.setattr(DeviceGate, "enter", noting)
+    return numbers
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3, 4, 8])
+def test_every_job_is_timed_once_in_the_order_of_the_plan_while_nothing_else_runs(
+    began: list[int], ahead: int
+) -> None:
     world = World(ahead)
     run_records = records(world.run(JOBS))
     assert world.faults == []
-    assert sorted(world.timed) == sorted(NAMES) == sorted(record.job.case.name for record in run_records)
+    assert began == [*range(len(JOBS))]
+    assert world.timed == NAMES == sorted((r.job.case.name for r in run_records), key=NAMES.index)
     assert world.most_preparing <= ahead
     assert world.most_open <= sessions(ahead)
 
@@ -139,28 +156,6 @@ def test_several_jobs_prepare_at_once_and_know_it() -> None:
 
     run_records = records(Meeting(2).run(JOBS[:8]))
     assert [record.metrics["beside"] for record in run_records] == [1] * 8
-
-
-@pytest.fixture
-def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the jobs in the order in which they began to prepare."""
-    numbers: list[int] = []
-    enter = DeviceGate.enter
-
-    def noting(gate: DeviceGate, seat: Seat, state: State) -> None:
-        if state is State.PREPARES:
-            numbers.append(seat.number)
-        enter(gate, seat, state)
-
-    monkeypatch.setattr(DeviceGate, "enter", noting)
-    return numbers
-
-
-def test_jobs_begin_and_are_timed_in_the_order_of_the_plan(began: list[int]) -> None:
-    world = World(4)
-    world.run(JOBS)
-    assert began == [*range(len(JOBS))]
-    assert world.timed == NAMES
 
 
 @pytest.mark.parametrize("most", [1, 3])

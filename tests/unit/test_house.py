@@ -1,4 +1,4 @@
-"""What keeps the house habitable: file lengths, no hidden state, no shell, no torch in the parent."""
+"""What keeps the house habitable: file lengths, no hidden state, no torch in the parent."""
 
 import ast
 import functools
@@ -76,12 +76,9 @@ def test_the_check_for_hidden_state_sees_it() -> None:
     assert list(mutable_globals(tree)) == ["cache", "seen"]
 
 
-def test_no_hidden_state_and_no_shell() -> None:
+def test_no_hidden_state() -> None:
     for path in sources("runner", "harness", "suites", "studies"):
-        text = path.read_text()
         assert list(mutable_globals(tree_of(path))) == [], path
-        assert "shell=True" not in text, path
-        assert "os.system" not in text, path
 
 
 RUNNER = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sources("runner")]

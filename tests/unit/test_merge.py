@@ -18,7 +18,7 @@ from runner.plan.partition import Partition, part_facts
 from runner.plan.sweep import points
 from runner.store.merge import Merged, merge
 from runner.store.run_folder import RunFolder
-from tests.factories import known, make_job, make_record
+from tests.factories import known, make_job, make_record, with_samples
 
 PAIR = ("eager", "inductor")
 ONE, TWO = (make_job(name, candidates=PAIR) for name in ("one", "two"))
@@ -170,8 +170,7 @@ def in_environment(job: Job, **facts: Any) -> list[Record]:
 
 def other_samples() -> Record:
     record = make_record(ONE, "eager")
-    samples = known(record.samples)
-    return replace(record, samples=replace(samples, baseline_s=samples.baseline_s[::-1]))
+    return with_samples(record, baseline_s=known(record.samples).baseline_s[::-1])
 
 
 REFUSED = {

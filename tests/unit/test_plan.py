@@ -63,19 +63,26 @@ def test_one_job_for_each_case_device_and_precision_with_all_candidates() -> Non
     assert all(job.candidates == ("eager", "inductor") for job in jobs)
 
 
-def test_of_several_modes_each_has_its_jobs() -> None:
+def by_mode(**models: str) -> Catalog:
+    """A suite that offers these models in each mode."""
+
     def offered(_: str, setting: Setting) -> tuple[Case, ...]:
-        return tuple(dataclasses.replace(case, mode=setting.mode) for case in OFFERED)
+        names = models.get(setting.mode.value, "").split()
+        return tuple(dataclasses.replace(case(name), mode=setting.mode) for name in names)
 
-    def none_generates(suite: str, setting: Setting) -> tuple[Case, ...]:
-        return () if setting.mode is Mode.GENERATE else offered(suite, setting)
+    return Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: ())
 
-    both = config(modes=(Mode.TRAINING, Mode.INFERENCE))
-    jobs = plan(both, dataclasses.replace(MADE_UP, cases=offered))
+
+BOTH = (Mode.TRAINING, Mode.INFERENCE)
+
+
+def test_of_several_modes_each_has_its_jobs() -> None:
+    catalog = by_mode(training="small middle", inference="small middle")
+    jobs = plan(config(modes=BOTH), catalog)
     assert [job.case.mode.value for job in jobs] == ["training"] * 2 + ["inference"] * 2
     assert len({job.key for job in jobs}) == 4
     with pytest.raises(UsageError, match="--generate: tiny_gpt has no model for it"):
-        plan(config(modes=(Mode.TRAINING, Mode.GENERATE)), dataclasses.replace(MADE_UP, cases=none_generates))
+        plan(config(modes=(Mode.TRAINING, Mode.GENERATE)), catalog)
 
 
 def test_selection() -> None:
@@ -123,11 +130,7 @@ def test_a_selection_of_nothing_is_an_error(selection: dict[str, tuple[str, ...]
 
 
 def test_a_model_that_only_another_mode_has_is_named_with_this_mode() -> None:
-    def cases(suite: str, setting: Setting) -> tuple[Case, ...]:
-        names = {Mode.TRAINING: ("trained",), Mode.INFERENCE: ("trained", "run_alone"), Mode.GENERATE: ()}
-        return tuple(dataclasses.replace(case(name), mode=setting.mode) for name in names[setting.mode])
-
-    catalog = dataclasses.replace(MADE_UP, cases=cases, find=lambda *_: {})
+    catalog = by_mode(training="trained", inference="trained run_alone")
     only = Selection(only=("run_alone",))
     with pytest.raises(UsageError, match="run_alone cannot be run with --training; use --inference"):
         plan(config(selection=only), catalog)
@@ -247,11 +250,6 @@ def test_a_suite_file_whose_path_has_a_comma_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_batch_size_may_be_of_a_model_of_any_mode_of_the_plan() -> None:
-    def offered(_: str, setting: Setting) -> tuple[Case, ...]:
-        some = OFFERED if setting.mode is Mode.INFERENCE else OFFERED[:1]
-        return tuple(dataclasses.replace(case, mode=setting.mode) for case in some)
-
-    catalog = Catalog(cases=offered, find=lambda *_: {}, cases_of=lambda *_: ())
-    both = (Mode.TRAINING, Mode.INFERENCE)
+    catalog = by_mode(training="small", inference="small middle")
     changes, selection = Changes(batch_sizes=(("middle", 4),)), Selection(only=("small",))
-    assert len(plan(config(modes=both, changes=changes, selection=selection), catalog)) == 2
+    assert len(plan(config(modes=BOTH, changes=changes, selection=selection), catalog)) == 2

@@ -27,7 +27,7 @@ from runner.engine.executors.ray_cluster import (
     resources,
     worker_base,
 )
-from runner.errors import UsageError
+from tests.command_line import refused
 from tests.factories import known
 from tests.unit.test_executors import Folder, record, recorded, work
 
@@ -227,9 +227,8 @@ def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
     ],
 )
 def test_a_job_without_room_is_a_sentence(job: Job, nodes: list[Node], sentence: str) -> None:
-    with pytest.raises(UsageError) as raised:
+    with refused("", sentence):
         resources(job, nodes)
-    assert str(raised.value).startswith(sentence)
 
 
 # -- on a node ---------------------------------------------------------------------------

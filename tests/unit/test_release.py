@@ -17,7 +17,7 @@ import setup
 from harness.loading.toml_file import read_toml
 from harness.schema import Scalar
 from runner.analysis.caveats import NEWEST, untested
-from tests.command_line import ran
+from tests.command_line import executable, ran
 from tests.versions.environments import PINNED, TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -88,13 +88,9 @@ def machine(folder: Path, pythons: dict[str, str]) -> dict[str, str]:
     """A PATH on which these interpreters, by name, are of these versions; any other one is broken."""
     for name in NAMES:
         version = pythons.get(name, "broken")
-        path = folder / name
         numbers = tuple(int(part) for part in version.split(".")) if version != "broken" else ()
-        path.write_text(
-            f"#!{sys.executable}\nimport sys\nassert {numbers}\n"
-            f"sys.version_info = (*{numbers}, 0)\nexec(sys.argv[2])\n"
-        )
-        path.chmod(0o755)
+        program = f"import sys\nassert {numbers}\nsys.version_info = (*{numbers}, 0)\nexec(sys.argv[2])\n"
+        executable(folder / name, f"#!{sys.executable}\n{program}")
     return {"PATH": f"{folder}{os.pathsep}/usr/bin:/bin", "HOME": str(folder)}
 
 
@@ -132,14 +128,12 @@ def test_one_that_is_too_old_names_those_that_work(tmp_path: Path) -> None:
 
 def test_its_versions_are_those_of_make_versions() -> None:
     minors = sorted({int(row.python.partition(".")[2]) for row in TABLE})
-    text = (ROOT / ".ci" / "python").read_text()
-    assert f"oldest={minors[0]} newest={minors[-1]} " in text
+    assert f"oldest={minors[0]} newest={minors[-1]} " in text(".ci/python")
 
 
 # -- the wheel, and a checkout -----------------------------------------------------------------
 
 
-ROOT = Path(__file__).parents[2]
 MODULES = {"harness", "harness.worker", "harness.probes.toy", "suites", "runner", "runner.cli.main"}
 OWN = """
 import harness, runner, suites

@@ -11,7 +11,7 @@ from harness.schema import Extras, Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine.processes import with_processes
-from tests.factories import known, make_job, make_record, make_samples
+from tests.factories import known, make_job, make_record, make_samples, with_samples
 
 Measure = Callable[[Job, str, int], Record]
 
@@ -170,8 +170,7 @@ def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
     def faulting(job: Job, candidate: str, number: int) -> Record:
         system = job.extras.allocator == "system"
         record = sampled(job, candidate, number, speedup=1.3 if system else 1.1, rounds=20)
-        minor_faults = (faults if system else 0.0,) * 20
-        return replace(record, samples=replace(known(record.samples), baseline_minor_faults=minor_faults))
+        return with_samples(record, baseline_minor_faults=(faults if system else 0.0,) * 20)
 
     run = Run(processes, faulting, extras=Extras(allocator="both"))
     record = run.records["a"]

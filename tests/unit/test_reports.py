@@ -92,17 +92,9 @@ def test_two_reports_cannot_write_the_same_file(monkeypatch: pytest.MonkeyPatch)
 # -- the field's CSV files -------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("protocol", "kinds"),
-    [
-        (Protocol(performance=False), ["accuracy"]),
-        (Protocol(accuracy=False), ["performance"]),
-        (Protocol(), ["accuracy", "performance"]),
-    ],
-)
-def test_files_exist_only_for_what_was_asked(protocol: Protocol, kinds: list[str]) -> None:
-    files = field_csv.render(summarize([make_record(make_job(protocol=protocol))]))
-    assert sorted(name.rsplit("_", 1)[-1] for name in files) == [f"{kind}.csv" for kind in kinds]
+def test_without_parity_there_is_no_file_of_it() -> None:
+    files = field_csv.render(summarize([make_record(make_job(protocol=Protocol(accuracy=False)))]))
+    assert [*files] == ["inductor_toys_float32_training_cpu_performance.csv"]
 
 
 def test_field_numbers_have_the_fields_meaning_and_units() -> None:

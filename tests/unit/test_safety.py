@@ -19,9 +19,9 @@ from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.reports import speedup_plot
 from runner.store.run_folder import RunFolder
-from tests.factories import known, make_job, make_record
+from tests.factories import known, make_failure, make_job, make_record
 from tests.unit.test_changes import write
-from tests.unit.test_house import ROOT, sources, tree_of
+from tests.unit.test_house import PRODUCTION, ROOT, sources, tree_of
 
 HOSTILE = (
     "../../../../tmp/up",
@@ -91,7 +91,7 @@ def test_the_check_for_dangers_sees_them() -> None:
 
 
 def test_nothing_that_came_as_data_is_run() -> None:
-    paths = [*sources("runner", "harness", "suites", "torchduet", "benchmarks"), ROOT / "runner.py"]
+    paths = [*sources(*PRODUCTION), ROOT / "runner.py"]
     places = {(str(path.relative_to(ROOT)), what) for path in paths for what in dangers(tree_of(path))}
     assert places == OWN
 
@@ -189,7 +189,9 @@ def test_the_log_that_a_record_names_is_never_read(
     secret.write_text("xyzzy")
     logs = ("../secret", str(secret), "cases/../../secret")
     records = [
-        replace(hostile_record(f"m{i}"), status=Status.CRASH, failure=replace(FAILURE, log=log))
+        replace(
+            hostile_record(f"m{i}"), status=Status.CRASH, failure=replace(make_failure(Status.CRASH), log=log)
+        )
         for i, log in enumerate(logs)
     ]
     folder = write(tmp_path / "run", records)
@@ -197,9 +199,6 @@ def test_the_log_that_a_record_names_is_never_read(
     printed = capsys.readouterr()
     assert "xyzzy" not in printed.out + printed.err
     assert not [path for path in folder.iterdir() if b"xyzzy" in path.read_bytes()]
-
-
-FAILURE = Failure(kind="SIGSEGV", message="made up", phase="compile")
 
 
 @pytest.mark.slow

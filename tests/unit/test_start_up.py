@@ -1,6 +1,5 @@
 """``--start-up``: the order of its processes, when a form overtakes eager, and what is said about it."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,6 @@ from harness.protocol import CACHES, LIBRARY
 from harness.schema import (
     EAGER_START,
     Compilation,
-    Environment,
     Extras,
     Failure,
     Job,
@@ -26,7 +24,7 @@ from harness.schema import (
 from harness.shapes.sizes import STRATEGIES
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
-from runner.analysis.start_up.forms import crossing, overtaking, settled_step, start_forms
+from runner.analysis.start_up.forms import crossing, overtaking, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.processes import Run, fresh_runs, with_fresh_runs
 from runner.engine.worker_session import parts_of
@@ -35,7 +33,7 @@ from runner.plan.allocators import library_of
 from runner.plan.interpreter import worker_environment
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables
-from tests.factories import known, make_job, make_parity, make_record
+from tests.factories import known, make_environments, make_job, make_parity, make_record
 from torchduet.frames import frames_of
 
 
@@ -107,8 +105,8 @@ def test_a_form_that_fails_is_not_tried_again_and_a_wrong_one_says_so(tmp_path: 
 
 
 def test_each_environment_has_its_own_eager(tmp_path: Path) -> None:
-    environments = tuple(Environment(name=name, python=name, asked=name) for name in ("old", "new"))
-    job = replace(job_of(1, ("a@old", "eager@new", "a@new")), environments=environments)
+    job = job_of(1, ("a@old", "eager@new", "a@new"))
+    job = replace(job, environments=make_environments("old", "new"))
     worker = Worker(stores={})
     by_name = fresh_runs(job, job.candidates, worker.run, tmp_path, lambda: False)
     assert {name: [c.start for c in runs] for name, runs in by_name.items()} == {
@@ -118,8 +116,7 @@ def test_each_environment_has_its_own_eager(tmp_path: Path) -> None:
 
 
 def test_in_an_environment_eager_is_prepared_as_a_compiler() -> None:
-    environment = Environment(name="new", python="new", asked="new")
-    job = replace(job_of(1, ("eager@new",)), environments=(environment,))
+    job = replace(job_of(1, ("eager@new",)), environments=make_environments("new"))
     for start, compilers in (("eager", {"eager": "eager@new"}), ("", {})):
         part, *control = parts_of(replace(job, protocol=replace(job.protocol, start=start)), job.candidates)
         assert part.compilers == compilers
@@ -232,7 +229,8 @@ def test_the_table_has_a_row_for_each_form_and_eager_once() -> None:
     assert by_name["inductor, warm"]["step 100\ns"] == "-"  # one of its races ended before
     assert by_name["inductor, warm"]["stored\nMB"] == "2.00"
     assert by_name["inductor, cold"]["overtakes eager\nafter steps"].startswith("39")
-    assert start_up_tables(summarize([make_record(make_job())])) == ()
+    without = summarize([make_record(make_job())])
+    assert (start_up_tables(without), without.start_forms) == ((), ())
 
 
 def test_files_frames_and_the_picture_have_the_races() -> None:
@@ -287,11 +285,6 @@ def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(
     told = {w.title: w.cases for w in warnings if w.title in (NOT_WARM, WRONG_FORM, FAILED)}
     assert [*told] == ([title] if title else [])
     assert all(sentence in case for cases in told.values() for case in cases)
-
-
-def test_a_record_without_races_has_no_forms() -> None:
-    (comparison,) = summarize([make_record(make_job())]).comparisons
-    assert start_forms([comparison]) == ()
 
 
 def test_files_and_frames_have_the_streams() -> None:
@@ -376,7 +369,7 @@ def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothi
         for record in Compiler().run(planned, caches):
             broken = Failure(kind="Broken", message="no", phase="compile")
             fails = record.candidate == "b"
-            yield dataclasses.replace(record, metrics={}, failure=broken) if fails else record
+            yield replace(record, metrics={}, failure=broken) if fails else record
 
     a, b = starts_of(job(2), run, tmp_path)
     assert len(a.compilations) == 4
@@ -393,9 +386,7 @@ def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled
     """As with ``--resume``, which measures the missing candidates only."""
 
     def run(planned: Job, caches: Path | None) -> Iterator[Record]:
-        missing = dataclasses.replace(
-            planned, candidates=tuple(name for name in planned.candidates if name == "b")
-        )
+        missing = replace(planned, candidates=tuple(name for name in planned.candidates if name == "b"))
         yield from Compiler().run(missing, caches) if missing.candidates else ()
 
     (b,) = starts_of(job(2), run, tmp_path)
@@ -403,10 +394,8 @@ def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled
 
 
 def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Path) -> None:
-    names = ("old", "new")
-    environments = tuple(Environment(name=name, python=name, asked=name) for name in names)
-    candidates = ("inductor@old", "eager@new", "inductor@new")
-    planned = dataclasses.replace(job(1), candidates=candidates, environments=environments)
+    candidates, both = ("inductor@old", "eager@new", "inductor@new"), make_environments("old", "new")
+    planned = replace(job(1), candidates=candidates, environments=both)
     worker = Compiler()
     starts_of(planned, worker.run, tmp_path)
     alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}

@@ -26,6 +26,7 @@ from tests.command_line import config_of_words
 from tests.factories import known, make_job, make_record, printed, sampled
 
 WORDS = ("--inference", "--devices=cpu", "--compilers=inductor")
+BERT = ("--suites=huggingface", "--only=BertForMaskedLM", "--sweep=sequence=16,32")
 BATCHES = (1, 2, 4, 8, 16, 32)
 
 
@@ -55,16 +56,14 @@ def test_each_point_is_a_job_whose_command_makes_it_again() -> None:
     assert [*points(make_job(), ())] == [make_job()]
     assert jobs[0].case.point == ("batch=2", "threads=1")
     assert all(job.protocol.fixed_batch for job in jobs)  # half of a batch is another point
-    bert = ("--suites=huggingface", "--only=BertForMaskedLM", "--sweep=sequence=16,32")
-    for job in (*jobs, *jobs_of(*bert)):
+    for job in (*jobs, *jobs_of(*BERT)):
         _, script, *command = shlex.split(job_command(job))
         assert plan(config_of_words([f"--suites={Path(script).stem}", *command])) == (job,)
 
 
 def test_a_sequence_is_that_of_the_suite_the_prompt_or_the_own_function() -> None:
-    bert = ("--suites=huggingface", "--only=BertForMaskedLM", "--sweep=sequence=16,32")
-    assert [job.case.sequence for job in jobs_of(*bert)] == [16, 32]
-    assert [job.case.sequence for job in jobs_of(*bert[:2])] == [64]
+    assert [job.case.sequence for job in jobs_of(*BERT)] == [16, 32]
+    assert [job.case.sequence for job in jobs_of(*BERT[:2])] == [64]
     own, text = make_job(suite="mine.py:make"), make_job(mode=Mode.GENERATE, prompt_tokens=8)
     assert [job.case.sequence for job in points(own, [("sequence", (5,))])] == [5]
     assert [job.case.prompt_tokens for job in points(text, [("sequence", (5,))])] == [5]
@@ -166,17 +165,11 @@ def test_a_run_tells_the_crossover_in_every_report() -> None:
 
 
 def test_the_last_panel_has_the_step_over_its_peak_memory() -> None:
-    bytes_of = {"baseline_peak_memory_bytes": 3e9, "candidate_peak_memory_bytes": 2e9}
-    records = [
-        replace(
-            record,
-            metrics={
-                **record.metrics,
-                **{k: int(v * known(record.job.case.batch_size)) for k, v in bytes_of.items()},
-            },
-        )
-        for record in swept()
-    ]
+    records = []
+    for record in swept():
+        size = 10**9 * known(record.job.case.batch_size)
+        peaks = {"baseline_peak_memory_bytes": 3 * size, "candidate_peak_memory_bytes": 2 * size}
+        records.append(replace(record, metrics={**record.metrics, **peaks}))
     summary = summarize(records)
     panel: Any = curves_plot.draw([summary.curves], ["inductor"]).axes[-1]
     eager, inductor = panel.get_lines()
@@ -240,10 +233,10 @@ def test_equal_devices_share_the_points_of_a_curve() -> None:
         for place, record in enumerate(swept())
     ]
     facts = {**records[0].environment, "device_name": "NVIDIA L4"}
-    (curve,) = summarize([replace(record, environment=facts) for record in records]).curves
+    summary = summarize([replace(record, environment=facts) for record in records])
+    (curve,) = summary.curves
     assert [*curve.points] == [*BATCHES]
     assert "cuda" in curve.family
-    summary = summarize([replace(record, environment=facts) for record in records])
     assert closing_lines(summary)[0].startswith("model training float32 cuda, inductor over batch 1 to 32")
     assert "toys, training, float32, cuda" in curve_tables(summary)[0].rows[0]
 

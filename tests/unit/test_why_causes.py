@@ -128,6 +128,8 @@ def run(ms: dict[str, float], **more: Any) -> list[Record]:
 
 RANDOM = proposals(PLANTED["random numbers"])
 REMOVED = "inductor[fallback_random=True]"
+TWO = (*RANDOM, *proposals(PLANTED["stored masks"]))
+TIMES_OF_TWO = {REMOVED: 12.0, with_setting("inductor", TWO[1].settings[0]): 11.5, "inductor": 13.0}
 
 
 def why(removed_ms: float, plain_ms: float = 13.0, **more: Any) -> Why:
@@ -301,11 +303,8 @@ def test_a_look_without_a_trace_of_eager_is_no_error() -> None:
 
 
 def test_without_times_together_the_causes_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    proposed = (*RANDOM, *proposals(PLANTED["stored masks"]))
-    monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: proposed)
-    other = with_setting("inductor", proposed[1].settings[0])
-    parts = {PAIRS: run({REMOVED: 12.0, other: 11.5, "inductor": 13.0}), LOOK: [], TOGETHER: []}
-    parts[LOOK] = [PLANTED["random numbers"].record]
+    monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
+    parts = {PAIRS: run(TIMES_OF_TWO), LOOK: [PLANTED["random numbers"].record], TOGETHER: []}
     said: list[str] = []
     job = make_job(candidates=("inductor",))
     explanation = asked_why(job, lambda _, part: parts[part], said.append)
@@ -359,10 +358,7 @@ def test_graphs_kernels_and_the_text_of_an_issue_are_handed_over(tmp_path: Path)
 
 
 def test_causes_that_act_are_tested_together_once() -> None:
-    proposed = (*RANDOM, *proposals(PLANTED["stored masks"]))
-    other = with_setting("inductor", proposed[1].settings[0])
-    times = {REMOVED: 12.0, other: 11.5, "inductor": 13.0}
-    alone = explain("inductor", run(times), proposed, None)
+    alone = explain("inductor", run(TIMES_OF_TWO), TWO, None)
     assert len(acting(alone)) == 2
     both = with_setting("inductor", together_setting(alone))
     assert both == "inductor[fallback_random=True,decompose.threshold_backward=False]"
