@@ -17,6 +17,22 @@ def runner(*words: str, cwd: Path = ROOT, timeout: float = 600) -> subprocess.Co
     return forks(interpreter_settings()).run(words, cwd, timeout)
 
 
+def run_into(folder: Path, *words: str, code: int = 0, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A run with this folder, which must end with this exit code."""
+    done = runner(*words, f"--output-dir={folder}", **how)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def refusal(*words: str, **how: Any) -> str:
+    """The one sentence that a command must end with, before it prints anything."""
+    done = runner(*words, **how)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
 def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
 

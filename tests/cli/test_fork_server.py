@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -10,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.codec import to_json
 from harness.schema import Protocol
 from runner.engine.worker_process import WorkerLost, WorkerProcess
 from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
-from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner
+from tests.cli.command import ANIMALS, ROOT, TOYS, records, run_into
+from tests.command_line import ran
 from tests.factories import make_job
 
 pytestmark = pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
@@ -39,8 +40,6 @@ def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
 
 
 def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
-    from harness.codec import to_json
-
     job = make_job(name, suite=suite, candidates=("eager",), protocol=Protocol(threads=1))
     return {"call": "open", "job": to_json(job)}
 
@@ -67,8 +66,8 @@ def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
         "import harness.worker.main, harness.worker.session, harness.worker.replay; "
         "print(*sorted({*sys.modules} - before))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == []
+    done = ran(sys.executable, "-c", code, cwd=ROOT)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 @pytest.mark.slow
@@ -115,12 +114,10 @@ def test_forked_and_fresh_workers_say_which_they_are_and_agree(
     # two threads and inductor: OpenMP and the compiler's own processes work after the fork
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name)
-    words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n", "4", "-dcpu"]
-    words.append("--format=csv")
+    words = ("--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n4", "-dcpu")
     kinds = {}
     for folder, more in (("forked", []), ("fresh", ["--no-fork-server"])):
-        done = runner(*words, *more, f"--output-dir={tmp_path / folder}")
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_into(tmp_path / folder, *words, "--format=csv", *more)
         (record,) = records(tmp_path / folder)
         kinds[folder] = record["environment"]["worker"]
         assert record["status"] == "pass"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, runner, statuses
+from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'torchduet[ray]'")
 pytestmark = [
@@ -96,10 +96,8 @@ def test_each_job_has_a_gpu_of_its_own(cluster: Any, tmp_path: Path) -> None:
     """Pretended ones: the jobs fail, but where they were is in their records."""
     cluster.add_node(num_cpus=2, num_gpus=2, **SMALL)
     folder = tmp_path / "run"
-    done = runner(
-        *(*RUN, "-dcuda", f"--ray-address={cluster.address}", f"--output-dir={folder}"), timeout=PATIENCE_S
-    )
-    assert done.returncode == 1, done.stderr
+    words = (*RUN, "-dcuda", f"--ray-address={cluster.address}")
+    run_into(folder, *words, timeout=PATIENCE_S, code=1)
     run_records = records(folder)
     assert set(statuses(folder)) == set(EVERYTHING)
     assert {record["environment"]["env.CUDA_VISIBLE_DEVICES"] for record in run_records} == {"0", "1"}

@@ -15,9 +15,9 @@ from tests.cli.command import ROOT
 from tests.command_line import ran
 
 PATIENCE_S = 300.0
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     building, stopped = tmp_path / "building", tmp_path / "stopped"
     # the first call is the check before the run, the second the worker's: it lasts until Ctrl-C was seen
@@ -51,7 +51,6 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     assert "holds no record" not in output + errors
 
 
-@pytest.mark.slow
 def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -> None:
     """As from a wheel: the packages without the clone's runner.py beside them."""
     site = tmp_path / "site"
