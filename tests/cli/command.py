@@ -2,6 +2,9 @@
 
 import json
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ from tests.cli.forked import forks, interpreter_settings
 
 ROOT = Path(__file__).parents[2]
 TOYS = str(ROOT / "tests" / "suites" / "toys.py")
+PATIENCE_S = 300.0  # of a test that would otherwise hang
 ANIMALS = str(ROOT / "tests" / "zoo" / "animals.py")
 
 
@@ -31,6 +35,20 @@ def refusal(*words: str, **how: Any) -> str:
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     return done.stderr
+
+
+def begun(*words: str | Path, program: Path = ROOT / "runner.py") -> subprocess.Popen[str]:
+    """A run in a process of its own, as from a terminal."""
+    command = [sys.executable, program, *words]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_until(seen: Callable[[], object]) -> None:
+    """Machines may be busy: only what never comes fails the test."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from harness.schema import Protocol
 from runner.engine.worker_process import WorkerLost, WorkerProcess
 from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
-from tests.cli.command import ANIMALS, ROOT, TOYS, records, run_into
+from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, TOYS, records, run_into, wait_until
 from tests.command_line import ran
 from tests.factories import make_job
 
@@ -44,8 +44,8 @@ def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
     return {"call": "open", "job": to_json(job)}
 
 
-def soon(seconds: float = 300.0) -> float:
-    return time.monotonic() + seconds
+def soon() -> float:
+    return time.monotonic() + PATIENCE_S
 
 
 def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path) -> None:
@@ -101,10 +101,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
         host.wait()
         with pytest.raises(WorkerLost):
             worker.call({"call": "warm_up", "candidates": ["eager"]}, soon())
-    until = soon()
-    while Path(f"/proc/{process.pid}/exe").exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: not Path(f"/proc/{process.pid}/exe").exists())
 
 
 @pytest.mark.slow

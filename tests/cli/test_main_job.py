@@ -5,19 +5,15 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from runner.store.calibrations import Calibration, Tau, calibrations_path, conditions_of, keep
-from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
+from tests.cli.command import PATIENCE_S, ROOT, TOYS, begun, records, run_into, runner, statuses, wait_until
 from tests.command_line import ran
 from tests.factories import known
-
-PATIENCE_S = 300.0  # of a test that would otherwise hang
 
 
 @pytest.fixture(scope="module")
@@ -137,16 +133,8 @@ def test_one_ctrl_c_ends_after_the_current_rounds_with_a_report(tmp_path: Path) 
     folder, suite = tmp_path / "run", tmp_path / "gated.py"
     suite.write_text(GATED)  # its second model is built only after Ctrl-C
     words = ["--training", f"--suites={suite}", "--compilers=eager", "-n6", f"--output-dir={folder}"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "runner.py"), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    written, deadline = folder / "records.jsonl", time.monotonic() + PATIENCE_S
-    while not written.exists() or not written.stat().st_size:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process, written = begun(*words), folder / "records.jsonl"
+    wait_until(lambda: written.exists() and written.stat().st_size)
     process.send_signal(signal.SIGINT)
     assert "Ctrl-C again" in known(process.stderr).readline()
     (tmp_path / "pressed").touch()

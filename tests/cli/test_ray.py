@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
+from tests.cli.command import TOYS, begun, records, run_into, runner, statuses
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'torchduet[ray]'")
 pytestmark = [
@@ -41,16 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def begin(cluster: Any, folder: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            *(sys.executable, str(ROOT / "runner.py"), *RUN, *words),
-            *(f"--ray-address={cluster.address}", f"--output-dir={folder}"),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return begun(*RUN, *words, f"--ray-address={cluster.address}", f"--output-dir={folder}")
 
 
 def jobs_begun(folder: Path) -> int:

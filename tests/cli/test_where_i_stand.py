@@ -6,15 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT
+from tests.cli.command import PATIENCE_S, ROOT, begun, wait_until
 from tests.command_line import ran
+from tests.factories import known
 
-PATIENCE_S = 300.0
 pytestmark = pytest.mark.slow
 
 
@@ -32,17 +31,10 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
         "    return torch.nn.Linear(2, 2), torch.ones(2, 2)\n"
     )
     words = [f"--model={tmp_path / 'slow.py'}:make", "--training", "--compilers=eager", "-dcpu"]
-    command = [sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={tmp_path / 'run'}"]
-    with subprocess.Popen(
-        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as run:
-        deadline = time.monotonic() + PATIENCE_S
-        while not building.exists() or building.read_text() != "again":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    with begun(*words, f"--output-dir={tmp_path / 'run'}") as run:
+        wait_until(lambda: building.exists() and building.read_text() == "again")
         run.send_signal(signal.SIGINT)
-        assert run.stderr is not None
-        errors = run.stderr.readline()
+        errors = known(run.stderr).readline()
         stopped.touch()
         output, more = run.communicate(timeout=PATIENCE_S)
         errors += more
