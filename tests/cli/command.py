@@ -37,7 +37,7 @@ def refusal(*words: str, **how: Any) -> str:
     return done.stderr
 
 
-def begun(*words: str | Path, program: Path = ROOT / "runner.py") -> subprocess.Popen[str]:
+def begun(*words: str | Path, program: str | Path = ROOT / "runner.py") -> subprocess.Popen[str]:
     """A run in a process of its own, as from a terminal."""
     command = [sys.executable, program, *words]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -241,7 +241,7 @@ def settings() -> list[object]:
     ]
 
 
-def meddles(values: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+def meddles(values: torch.Tensor, linear: nn.Linear) -> Any:
     """Changes what belongs to the process, as a careless model does."""
     torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
     random.random()
