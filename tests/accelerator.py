@@ -36,6 +36,7 @@ from harness import devices
 from harness.program import Compiled, Program
 from harness.schema import Job, Protocol
 from harness.tensors import named_tensors
+from harness.timing.step import Variant
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import make_job
@@ -434,6 +435,16 @@ def prepared(
     for name in compilers:
         ready.prepare(name)
     return ready
+
+
+def before_each_step(variant: Variant, act: Callable[[], object]) -> None:
+    step = variant.step
+
+    def acting() -> Any:
+        act()
+        return step()
+
+    variant.step = acting
 
 
 def about(value: float) -> Any:

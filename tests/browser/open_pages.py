@@ -57,6 +57,13 @@ class Visit:
     def wait_for_panel(self, case: str) -> None:
         self.page.wait_for_selector(f'dialog[data-shown="{case}"]')
 
+    def wait_for_no_panel(self) -> None:
+        self.page.wait_for_selector("dialog:not([open])", state="attached")
+
+    def is_white(self) -> bool:
+        color = self.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        return str(color) == "rgb(255, 255, 255)"
+
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.schema import Record
 from runner.analysis.derive import summarize
 from runner.labels import plain
 from runner.reports import html
@@ -25,11 +26,14 @@ GAINS = "toys-gains-training-cpu-float32-bs8-full/inductor"
 Open = Callable[..., Visit]
 
 
+def page_of(records: Sequence[Record], folder: Path) -> Path:
+    (folder / "report.html").write_bytes(html.render(summarize(records))["report.html"])
+    return folder / "report.html"
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_bytes(html.render(summarize(synthetic_run()))["report.html"])
-    return file
+    return page_of(synthetic_run(), tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +90,7 @@ def test_it_opens_quietly_at_any_width_in_light_and_dark(
     assert visit.page.locator("#forest .point").count() > 20
     assert visit.page.locator("#even .point").count() > 15
     assert overflow(visit.page) <= 0
-    page_color = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (page_color == "rgb(255, 255, 255)") == (scheme == "light")
+    assert visit.is_white() == (scheme == "light")
 
 
 @pytest.mark.slow
@@ -102,7 +105,7 @@ def test_names_are_shown_as_they_are(open_report: Open) -> None:
         visit.page.wait_for_selector("dialog[data-shown]")
         assert plain(name) in visit.page.locator("#panel-title").inner_text()
         visit.page.keyboard.press("Escape")
-        visit.page.wait_for_selector("dialog:not([open])", state="attached")
+        visit.wait_for_no_panel()
 
 
 def speedups(visit: Visit) -> list[float]:
@@ -190,7 +193,7 @@ def test_a_panel_by_keyboard_alone(open_report: Open) -> None:
     visit.wait_for_panel(GAINS)
     assert visit.page.evaluate("document.activeElement.id") == "panel-title"
     visit.page.keyboard.press("Escape")
-    visit.page.wait_for_selector("dialog:not([open])", state="attached")
+    visit.wait_for_no_panel()
     assert visit.page.evaluate("document.activeElement.textContent") == "gains"
     assert "case=" not in visit.hash()
     assert "text=" in visit.hash()
@@ -210,7 +213,7 @@ def test_back_closes_the_panel(open_report: Open) -> None:
     visit.page.locator("#table a").nth(2).click()
     visit.wait_for_panel(GAINS)
     visit.page.go_back()
-    visit.page.wait_for_selector("dialog:not([open])", state="attached")
+    visit.wait_for_no_panel()
 
 
 def test_a_failure_shows_its_message_and_links_its_log(open_report: Open) -> None:
@@ -237,9 +240,7 @@ def test_a_click_on_a_point_opens_its_case(open_report: Open) -> None:
 def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
     jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(600)]
     records = [make_record(job, speedup=1 + i / 1000, rounds=5) for i, job in enumerate(jobs)]
-    file = tmp_path / "many.html"
-    file.write_bytes(html.render(summarize(records))["report.html"])
-    visit = open_report(file=file)
+    visit = open_report(file=page_of(records, tmp_path))
     assert visit.page.locator("#table tbody tr").count() == 200
     visit.page.click("#more")
     assert visit.page.locator("#table tbody tr").count() == 600
@@ -250,9 +251,7 @@ def test_many_records_stay_usable(open_report: Open, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_panels_beyond_the_first_parcel_are_those_of_their_rows(open_report: Open, tmp_path: Path) -> None:
     jobs = [make_job(f"model_{i}", candidates=("inductor",)) for i in range(2 * CHUNK + 1)]
-    file = tmp_path / "parcels.html"
-    file.write_bytes(html.render(summarize([make_record(job, rounds=3) for job in jobs]))["report.html"])
-    visit = open_report(file=file)
+    visit = open_report(file=page_of([make_record(job, rounds=3) for job in jobs], tmp_path))
     for number in (0, CHUNK - 1, CHUNK, 2 * CHUNK):
         case = f"{jobs[number].key}/inductor"
         visit.page.evaluate(GO_TO, f"#case={case}")
@@ -271,8 +270,7 @@ def test_the_roofline_and_the_phases_are_drawn(open_report: Open, tmp_path: Path
         "measured_bandwidth_bytes_per_s": 1e11,
     }
     job = make_job("drawn")
-    file = tmp_path / "work.html"
-    file.write_bytes(html.render(summarize([make_record(job, speedup=2.0, metrics=metrics)]))["report.html"])
+    file = page_of([make_record(job, speedup=2.0, metrics=metrics)], tmp_path)
     visit = open_report(f"#case={job.key}/inductor", file=file)
     visit.wait_for_panel(f"{job.key}/inductor")
     panel = visit.page.locator("dialog")
@@ -286,11 +284,7 @@ def test_the_roofline_and_the_phases_are_drawn(open_report: Open, tmp_path: Path
 @pytest.mark.slow
 def test_it_prints_light_and_whole(open_report: Open) -> None:
     visit = open_report(size=PHONE, scheme="dark")
-    pdf = visit.page.pdf()
-    assert pdf.startswith(b"%PDF")
+    assert visit.page.pdf().startswith(b"%PDF")
     visit.page.emulate_media(media="print")
-    assert (
-        visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-        == "rgb(255, 255, 255)"
-    )
+    assert visit.is_white()
     assert visit.page.locator("#filters").is_hidden()

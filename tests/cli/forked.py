@@ -40,13 +40,14 @@ SLOW = (
 
 
 class Forks:
-    """The handle on such a process."""
+    """The handle on a process that forks a run for each line."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: Sequence[str], stderr: int | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__)), warm_folder().name],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             cwd=ROOT,
             start_new_session=True,
@@ -55,20 +56,15 @@ class Forks:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
-    def run(self, words: Sequence[str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
-        """``python runner.py`` with these words. Raises ``subprocess.TimeoutExpired``."""
+    def exit_code(self, timeout: float | None = None, **request: Any) -> int:
+        """Of the run that is asked for. Raises ``subprocess.TimeoutExpired``."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with tempfile.TemporaryDirectory(prefix="forked-") as place:
-            files = {name: str(Path(place, name)) for name in ("output", "errors")}
-            request = {"words": words, "cwd": str(cwd), "environment": dict(os.environ), **files}
-            print(json.dumps(request), file=self._process.stdin, flush=True)
-            if not select.select([self._process.stdout], [], [], timeout)[0]:
-                self.close()
-                raise subprocess.TimeoutExpired(list(words), timeout)
-            code = int(self._process.stdout.readline())
-            output, errors = (Path(path).read_text() for path in files.values())
-        return subprocess.CompletedProcess(list(words), code, output, errors)
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        if not select.select([self._process.stdout], [], [], timeout)[0]:
+            self.close()
+            raise subprocess.TimeoutExpired(str(request), timeout or 0.0)
+        return int(self._process.stdout.readline())
 
     def close(self) -> None:
         if self._process.poll() is None:
@@ -76,10 +72,25 @@ class Forks:
         self._process.communicate()
 
 
+class Runs(Forks):
+    """Of ``python runner.py``."""
+
+    def __init__(self) -> None:
+        super().__init__([sys.executable, str(Path(__file__)), warm_folder().name])
+
+    def run(self, words: Sequence[str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+        """With these words. Raises ``subprocess.TimeoutExpired``."""
+        with tempfile.TemporaryDirectory(prefix="forked-") as place:
+            files = {name: str(Path(place, name)) for name in ("output", "errors")}
+            code = self.exit_code(timeout, words=words, cwd=str(cwd), environment=dict(os.environ), **files)
+            output, errors = (Path(path).read_text() for path in files.values())
+        return subprocess.CompletedProcess(list(words), code, output, errors)
+
+
 @functools.cache
-def forks(settings: frozenset[tuple[str, str]]) -> Forks:
+def forks(settings: frozenset[tuple[str, str]]) -> Runs:
     """The process for interpreters with these settings, which they read when they start."""
-    return Forks()
+    return Runs()
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Many runs with workers that pretend, each in a fork of one process that has imported everything already."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.command import ROOT
+from tests.cli.forked import Forks
 
 INSTANT = str(ROOT / "tests" / "cli" / "instant.py")
 SUITE = str(ROOT / "tests" / "suites" / "instant.py")
@@ -22,22 +22,13 @@ class Ended:
     printed: str
 
 
-class Server:
+class Server(Forks):
     """Starts runs of the real command line. ``under``: a command that starts the server's own process."""
 
     def __init__(self, outputs: Path, under: Sequence[str] = (), *, light: bool = True) -> None:
+        super().__init__([*under, sys.executable, INSTANT, "--serve"], stderr=subprocess.PIPE)  # no file
         self.light = light  # without the reports that take long
         self._output = outputs / "printed"
-        self._process = subprocess.Popen(
-            [*under, sys.executable, INSTANT, "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
 
     def seen_there(self, path: Path) -> Path:
         """The path as the server's process sees it, which may have file systems of its own."""
@@ -53,23 +44,16 @@ class Server:
     ) -> Ended:
         """One run. It is killed after so many seconds, unless it has ended by then; or kills itself
         (``tests/cli/instant.py``); or can write no file beyond so many bytes."""
-        request = {
-            "argv": words,
-            "output": str(self._output),
-            "kill_after": kill_after,
-            "die_at": die_at,
-            "tear": tear,
-            "light": self.light,
-            "largest_file": largest_file,
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        code = int(self._process.stdout.readline())
+        code = self.exit_code(
+            argv=words,
+            output=str(self._output),
+            kill_after=kill_after,
+            die_at=die_at,
+            tear=tear,
+            light=self.light,
+            largest_file=largest_file,
+        )
         return Ended(code=code, printed=self._output.read_text(errors="replace"))
-
-    def close(self) -> None:
-        self._process.communicate(timeout=300)
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -1,10 +1,13 @@
 """Bad input through the real program: one sentence, exit code 2, no traceback, nothing written."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import runner
+from tests.cli.command import ROOT, refusal, runner
+from tests.command_line import ran
 
 SENTENCES = [
     (["--training", "-k", "shakespere"], "-k/--filter"),
@@ -103,12 +106,7 @@ SENTENCES = [
 )
 def test_one_sentence_and_exit_code_2(words: list[str], says: str, tmp_path: Path) -> None:
     writes = any(word.startswith(("--output-dir", "--visualize", "--resume")) for word in words)
-    done = runner(*words, *([] if writes else [f"--output-dir={tmp_path / 'run'}"]))
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert says in done.stderr
-    assert done.stdout == ""
+    assert says in refusal(*words, *([] if writes else [f"--output-dir={tmp_path / 'run'}"]))
     assert not list(tmp_path.iterdir())
 
 
@@ -116,7 +114,7 @@ CASE = """
 from harness.schema import Case
 def cases(setting):
     right = dict(suite=__file__, name="x", mode=setting.mode, batch_size=1, published_batch_size=1)
-    return [{}]
+    return [Case(**right, tags=['quick'])]
 """
 
 
@@ -125,10 +123,7 @@ def test_a_suite_file_that_cannot_be_listed(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("x = 1\n")
     for words in (["--list"], ["--training", f"--output-dir={tmp_path / 'run'}"]):
-        done = runner(f"--suites={broken}", *words)
-        assert done.returncode == 2
-        assert "a suite needs cases(setting) and build(case)" in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert "a suite needs cases(setting) and build(case)" in refusal(f"--suites={broken}", *words)
     assert not (tmp_path / "run").exists()
 
 
@@ -140,14 +135,27 @@ def test_a_suite_that_looks_names_up_and_fails_at_it(tmp_path: Path) -> None:
         ("def find(pattern): return ['resnet']\ndef case_for(*a): return 3\n", "gave a int where"),
     ):
         broken.write_text(f"def cases(setting): return ()\n{text}")
-        done = runner(f"--suites={broken}", "--training", "--only=resnet", f"--output-dir={tmp_path / 'run'}")
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert says in done.stderr
+        words = (f"--suites={broken}", "--training", "--only=resnet", f"--output-dir={tmp_path / 'run'}")
+        assert says in refusal(*words)
 
 
 def test_lists_in_a_case_are_as_good_as_tuples_and_a_file_named_twice_is_one_suite(tmp_path: Path) -> None:
     suite = tmp_path / "mine.py"
-    suite.write_text(CASE.format("Case(**right, tags=['quick'])"))
+    suite.write_text(CASE)
     done = runner(f"--suites={suite}", "--list", f"--suites={tmp_path}/../{tmp_path.name}/mine.py")
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
+
+
+def test_a_missing_package_ends_in_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+    """As when the environment was not activated."""
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(\"No module named 'rich'\", name='rich')\n")
+    folder = tmp_path / "never"
+    words = ("--suites=tiny_gpt", "--training", "--quick", "--devices=cpu", f"--output-dir={folder}")
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = ran(sys.executable, ROOT / "runner.py", *words, timeout=300, env=variables)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: the package rich is not installed for ")
+    assert "make install" in line
+    assert not folder.exists()

@@ -1,18 +1,31 @@
-"""``--compile-runs``, a whole run: cold and warm compilations, each in a process of its own."""
+"""``--compile-runs``, ``--start-up``, ``--shapes``, ``--sweep``: whole runs, each in many processes."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import records, runner
+from tests.cli.command import records, refusal, run_into, runner
 
 MODEL = """
 import torch
 
-def make():
-    return torch.nn.Linear(8, 4), torch.randn(4, 8)
+class Wrong(torch.nn.Linear):
+    def forward(self, given):
+        values = super().forward(given)
+        if torch.compiler.is_compiling() and given.shape[0] == 6:
+            return values * 1.5
+        return values
+
+def make(batch_size=4):
+    return torch.nn.Linear(8, 4), torch.randn(batch_size, 8)
+
+def wrong(batch_size=8):
+    return Wrong(8, 4), torch.randn(batch_size, 8)
 
 def fine(graph, example_inputs):
+    return graph.forward
+
+def stores(graph, example_inputs):
     import os, pathlib
     caches = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "fine") if "TORCHINDUCTOR_CACHE_DIR" in os.environ else None
     print("process", os.getpid(), "warm" if caches and caches.exists() else "cold")
@@ -23,23 +36,38 @@ def fine(graph, example_inputs):
 def broken(graph, example_inputs):
     raise ValueError("no")
 """  # noqa: E501
-WORDS = (
-    *("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--format=console,md"),
-    "--compilers=mine.py:fine,mine.py:broken",
-)
+BRIEFLY = ("--inference", "-n6", "-dcpu")
+WORDS = ("--model=mine.py:make", *BRIEFLY, "--compilers=mine.py:fine")
+STRATEGIES = ["static", "automatic", "dynamic", "marked", "padded"]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
+    return tmp_path
+
+
+def report_of(folder: Path) -> str:
+    """The report of a run that has left no cache behind."""
+    assert [p for p in folder.rglob("caches-*") if p.is_dir()] == []
+    return (folder / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_each_compilation_has_a_process_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
-    folder = tmp_path / "run"
-    gates = "--fail-on=recompiles,memory:1%"
-    done = runner(*WORDS, "--compile-runs=2", gates, f"--output-dir={folder}", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr  # one candidate fails
+def test_each_compilation_has_a_process_of_its_own(here: Path) -> None:
+    folder = here / "run"
+    words = (
+        "--model=mine.py:make",
+        *BRIEFLY,
+        "--compilers=mine.py:stores,mine.py:broken",
+        "--compile-runs=2",
+    )
+    more = ("--format=console,md", "--fail-on=recompiles,memory:1%")
+    done = run_into(folder, *words, *more, cwd=here, code=1)  # one candidate fails
     assert "--fail-on recompiles: passed (results with recompilations: 0)" in done.stdout
     assert "--fail-on memory:1 %: " in done.stdout
     by_name = {record["candidate"]: record for record in records(folder)}
-    fine, broken = by_name["mine.fine"], by_name["mine.broken"]
+    fine, broken = by_name["mine.stores"], by_name["mine.broken"]
     runs = [(c["round"], c["start"], c["status"]) for c in fine["compilations"]]
     assert runs == [(n, start, "pass_due_to_skip") for n in (0, 1) for start in ("cold", "warm")]
     numbers = [c["metrics"] for c in fine["compilations"]]
@@ -52,25 +80,87 @@ def test_each_compilation_has_a_process_of_its_own(tmp_path: Path) -> None:
     said = [line.split() for line in log.splitlines() if line.startswith("process")]
     assert len({pid for _, pid, _ in said}) == 5  # four that only compile, one that is timed
     assert [state for _, _, state in said][:4] == ["cold", "warm"] * 2
-    report = (folder / "report.md").read_text(encoding="utf-8")
-    assert "Compilations in fresh processes: geometric means" in report
-    assert [p for p in folder.rglob("caches-*") if p.is_dir()] == []
+    assert "Compilations in fresh processes: geometric means" in report_of(folder)
 
 
-def test_nothing_else_may_compile_beside_it(tmp_path: Path) -> None:
-    done = runner("--inference", "--compile-runs=2", "--prepare-ahead=2", f"--output-dir={tmp_path / 'run'}")
-    assert done.returncode == 2
-    assert "--compile-runs times every compilation alone; leave --prepare-ahead out" in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_gate_of_two_runs_and_a_bad_file_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    for flags, sentence in (
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (
+            ["--compile-runs=2", "--prepare-ahead=2"],
+            "--compile-runs times every compilation alone; leave --prepare-ahead out",
+        ),
         (["--fail-on=regression"], "--fail-on: regression needs two runs (--compare)"),
         (["--fail-on=recompiles", "--accept=nowhere.toml"], "--accept: nowhere.toml cannot be read"),
         (["--accept=nowhere.toml"], "--accept does nothing here"),
-    ):
-        done = runner("--inference", *flags, f"--output-dir={tmp_path / 'run'}")
-        assert done.returncode == 2
-        assert sentence in done.stderr
-        assert not (tmp_path / "run").exists()
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, flags: list[str], sentence: str
+) -> None:
+    assert sentence in refusal("--inference", *flags, f"--output-dir={tmp_path / 'run'}")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_race_of_a_compiler_that_stores_nothing(here: Path) -> None:
+    folder = here / "run"
+    run_into(folder, *WORDS, "--start-up=1", cwd=here)
+    (record,) = records(folder)
+    races = record["compilations"]
+    assert [race["start"] for race in races] == ["eager", "cold", "warm"]
+    assert all(len(race["first_calls_s"]) == 100 for race in races)
+    assert [race["status"] for race in races] == ["pass_due_to_skip", "pass_due_to_skip", "pass"]
+    assert "compilation_latency_s" not in races[1]["metrics"]
+    assert record["job"]["protocol"]["start"] == ""
+    assert "mine.fine, cold" in report_of(folder)
+    assert [path.suffix for path in sorted(folder.glob("*_start_up.*"))] == [".png", ".svg"]
+
+
+@pytest.mark.slow
+def test_a_stream_by_each_strategy_and_a_size_that_computes_something_else(here: Path) -> None:
+    folder = here / "run"
+    words = ("--model=mine.py:wrong", *BRIEFLY, "-t1", "--compilers=aot_eager", "--format=json,md")
+    run_into(folder, *words, "--shapes=batch=4,6,8:12", cwd=here, code=1)
+    (record,) = records(folder)
+    streams = {c["start"]: c for c in record["compilations"]}
+    assert list(streams) == ["eager", *STRATEGIES]
+    assert all(len(c["first_calls_s"]) == 12 for c in streams.values() if c["stream"])
+    assert streams["static"]["stream"] == {"sizes": [4, 6, 8] * 4, "compiled": [0, 1, 2], "eager": []}
+    assert streams["padded"]["stream"] == {"sizes": [4, 8, 8] * 4, "compiled": [0, 1], "eager": []}
+    assert streams["eager"]["stream"] == {"sizes": [4, 6, 8] * 4, "compiled": [], "eager": None}
+    assert record["job"]["options"]["strategy"] == record["job"]["protocol"]["start"] == ""
+
+    assert (record["status"], record["failure"]["kind"]) == ("fail_accuracy", "AnotherSize")
+    assert record["failure"]["message"].startswith("static shapes: batch=6: output: off by 50 %")
+    assert streams["static"]["status"] == "fail_accuracy"
+    assert streams["padded"]["status"] == "pass"  # it never runs 6
+    report = report_of(folder)
+    assert "Changing shapes (batch=4,6,8:12, seed 1337): 12 calls in fresh processes" in report
+    assert all(f"| {name} |" in report for name in ("eager", "aot_eager, static", "aot_eager, padded"))
+    assert "aot_eager: static shapes: batch=6: output: off by 50 %" in report.replace("\\", "")
+    assert "shapes are fixed" not in report
+
+
+@pytest.mark.slow
+def test_a_curve_over_the_batch_and_the_threads(here: Path) -> None:
+    folder = here / "run"
+    run_into(folder, *WORDS, "--sweep=batch=2,16", "--sweep=threads=1", cwd=here)
+    run_records = records(folder)
+    points = [record["job"]["case"]["point"] for record in run_records]
+    assert points == [["batch=2", "threads=1"], ["batch=16", "threads=1"]]
+    assert [record["model"]["batch_size"] for record in run_records] == [2, 16]
+    assert {record["environment"]["threads"] for record in run_records} == {1}
+    assert [path.suffix for path in sorted(folder.glob("*_curves.*"))] == [".png", ".svg"]
+    lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "records.jsonl").write_text(lines[0], encoding="utf-8")
+    done = runner(f"--resume={folder}", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert [record["model"]["batch_size"] for record in records(folder)] == [2, 16]
+    assert "mine.fine over batch 2 to 16: " in done.stdout
+
+
+def test_a_function_without_the_parameter_is_named(here: Path) -> None:
+    sentence = refusal(*WORDS, "--sweep=sequence=2,4", cwd=here)
+    assert sentence.startswith("error: --sweep: ")
+    assert sentence.endswith("mine.py:make has no parameter called sequence\n")

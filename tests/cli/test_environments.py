@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.plan.environments.code_folder import cache_root
-from tests.cli.command import TOYS, records, runner, statuses
+from tests.cli.command import TOYS, records, run_into, runner, statuses
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
 QUIET = ["-dcpu", "-n6", "-t1"]
@@ -33,9 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     other = wrapper(folder / "python", "TORCHDUET_EXAMPLE=1")
     words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=aot_eager,eager"]
     words += [*QUIET, *envs(plain=sys.executable, other=other), "--format=console,json"]
-    words.append(f"--output-dir={folder / 'run'}")
-    done = runner(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_into(folder / "run", *words)
     return folder / "run", done.stdout + done.stderr
 
 
@@ -120,13 +118,10 @@ def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: 
     folder.mkdir()
     for name in ("run.json", "records.jsonl"):
         (folder / name).write_bytes((run[0] / name).read_bytes())
-    lines = [
-        line
-        for line in (folder / "records.jsonl").read_text().splitlines(keepends=True)
-        if '"candidate": "aot_eager@other"' not in line
-    ]
-    assert len(lines) == 3
-    (folder / "records.jsonl").write_text("".join(lines))
+    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"candidate": "aot_eager@other"' not in line]
+    assert len(kept) == 3
+    (folder / "records.jsonl").write_text("".join(kept))
     done = runner(f"--resume={folder}")
     assert done.returncode == 0, done.stdout + done.stderr
     again = by_candidate(folder, "norm")["aot_eager@other"]
@@ -162,14 +157,10 @@ def test_a_version_that_does_not_exist_leaves_nothing(
 @pytest.mark.parametrize("mode", ["--inference", "--training"])
 def test_another_torch(tmp_path: Path, mode: str) -> None:
     words = [mode, "--only=NanoGPT_addition", "--only=MLP_addition", "--scale=tiny", "--compilers=aot_eager"]
-    words += [*QUIET, *envs(ours=sys.executable, other=os.environ[OTHER]), f"--output-dir={tmp_path / 'run'}"]
-    done = runner(*words, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_into(tmp_path / "run", *words, *QUIET, *envs(ours=sys.executable, other=os.environ[OTHER]))
     for model in ("NanoGPT_addition", "MLP_addition"):
         by_name = by_candidate(tmp_path / "run", model)
-        assert (
-            by_name["eager@other"]["environment"]["torch"]
-            != by_name["aot_eager@ours"]["environment"]["torch"]
-        )
-        assert by_name["eager@other"]["env_parity"]["failed"] == 0
+        other, ours = by_name["eager@other"], by_name["aot_eager@ours"]
+        assert other["environment"]["torch"] != ours["environment"]["torch"]
+        assert other["env_parity"]["failed"] == 0
         assert len({tuple(r["samples"]["reference_s"]) for r in by_name.values()}) == 1

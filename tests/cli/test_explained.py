@@ -1,24 +1,24 @@
-"""Reasons that a run gives: recompilations, kernels, the end of measuring. Through the command line."""
+"""What a run says of its recompilations, kernels and end; two parts of a plan that are joined."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import TOYS, records, runner
-from tests.cli.instant_runs import SUITE, Server
+from harness.codec import to_json
+from runner.plan.jobs import plan
+from tests.cli.command import TOYS, records, run_into, statuses
+from tests.cli.instant_runs import FLAGS, SUITE, Server
+from tests.command_line import config_of_words
 
 
 @pytest.fixture(scope="module")
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two compilers of Dynamo in one process, with their graph breaks, recompilations and a trace."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    done = runner(
-        *("--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6"),
-        *("--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md"),
-        f"--output-dir={folder}",
-    )
-    assert done.returncode == 0, done.stderr
+    words = ("--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6")
+    run_into(folder, *words, "--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md")
     return folder
 
 
@@ -60,3 +60,33 @@ def test_a_record_says_why_measuring_ended(
     assert record["rounds_ended"] == reason
     if reason != "fixed count":
         assert "Measuring ended by --repeat" not in ended.printed
+
+
+@pytest.mark.slow
+def test_two_parts_joined_are_the_whole(server: Server, tmp_path: Path) -> None:
+    parts = [tmp_path / f"part{i}" for i in range(2)]
+    for i, part in enumerate(parts):
+        split = ("--total-partitions=2", f"--partition-id={i}")
+        assert server.run(*FLAGS, *split, "--format=csv", f"--output-dir={part}").code == 0
+    assert not set(statuses(parts[0])) & set(statuses(parts[1]))
+
+    joined = tmp_path / "joined"
+    done = server.run("--merge", *map(str, parts), f"--output-dir={joined}")
+    assert done.code == 0, done.printed
+    assert "Planned but" not in done.printed
+
+    config = config_of_words(FLAGS)
+    whole = plan(config)
+    run = json.loads((joined / "run.json").read_text())
+    assert run["jobs"] == to_json(whole)
+    run_records = records(joined)
+    assert [(r["job"]["case"]["name"], r["candidate"]) for r in run_records] == [
+        (job.case.name, candidate) for job in whole for candidate in job.candidates
+    ]
+    measured = [r for part in parts for r in records(part)]
+    assert all(r in measured for r in run_records)
+    assert {path.name for path in (joined / "cases").iterdir()} == {job.key for job in whole}
+    assert (joined / "report.md").is_file()
+
+    assert server.run("--resume", str(joined)).code == 0  # there is nothing left to do
+    assert records(joined) == run_records

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -10,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.codec import to_json
 from harness.schema import Protocol
 from runner.engine.worker_process import WorkerLost, WorkerProcess
 from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
-from tests.cli.command import ANIMALS, ROOT, TOYS, records, runner
+from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, TOYS, records, run_into, wait_until
+from tests.command_line import ran
 from tests.factories import make_job
 
 pytestmark = pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
@@ -39,14 +40,12 @@ def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
 
 
 def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
-    from harness.codec import to_json
-
     job = make_job(name, suite=suite, candidates=("eager",), protocol=Protocol(threads=1))
     return {"call": "open", "job": to_json(job)}
 
 
-def soon(seconds: float = 300.0) -> float:
-    return time.monotonic() + seconds
+def soon() -> float:
+    return time.monotonic() + PATIENCE_S
 
 
 def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path) -> None:
@@ -67,8 +66,8 @@ def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
         "import harness.worker.main, harness.worker.session, harness.worker.replay; "
         "print(*sorted({*sys.modules} - before))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == []
+    done = ran(sys.executable, "-c", code, cwd=ROOT)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 @pytest.mark.slow
@@ -102,10 +101,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
         host.wait()
         with pytest.raises(WorkerLost):
             worker.call({"call": "warm_up", "candidates": ["eager"]}, soon())
-    until = soon()
-    while Path(f"/proc/{process.pid}/exe").exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: not Path(f"/proc/{process.pid}/exe").exists())
 
 
 @pytest.mark.slow
@@ -115,12 +111,10 @@ def test_forked_and_fresh_workers_say_which_they_are_and_agree(
     # two threads and inductor: OpenMP and the compiler's own processes work after the fork
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name)
-    words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n", "4", "-dcpu"]
-    words.append("--format=csv")
+    words = ("--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n4", "-dcpu")
     kinds = {}
     for folder, more in (("forked", []), ("fresh", ["--no-fork-server"])):
-        done = runner(*words, *more, f"--output-dir={tmp_path / folder}")
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_into(tmp_path / folder, *words, "--format=csv", *more)
         (record,) = records(tmp_path / folder)
         kinds[folder] = record["environment"]["worker"]
         assert record["status"] == "pass"

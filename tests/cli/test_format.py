@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import runner
+from tests.cli.command import refusal, runner
 from tests.factories import make_job, make_record
 from tests.unit.test_changes import write
 
@@ -20,7 +20,7 @@ def reports_in(folder: Path) -> set[str]:
 
 
 def test_only_what_was_asked_for_is_made_and_nothing_printed(run: Path) -> None:
-    done = runner("--visualize-logs", str(run), "--format=html,md")
+    done = runner("--visualize-logs", str(run), "--format=html,md,")  # a comma too many is no mistake
     assert (done.returncode, done.stderr) == (0, "")
     assert reports_in(run) == {"report.html", "report.md"}
     assert done.stdout.splitlines() == [f"Report: {run}/report.html"]
@@ -43,13 +43,7 @@ def test_without_it_everything_is_made(run: Path) -> None:
     assert "Geometric mean speedup" in done.stdout
 
 
-@pytest.mark.parametrize("asked", ["pdf", "html,", ",", ""])
-def test_what_is_no_format_ends_in_one_sentence_and_makes_nothing(run: Path, asked: str) -> None:
-    done = runner("--visualize-logs", str(run), f"--format={asked}")
-    if asked == "html,":  # a comma too many is no mistake
-        assert (done.returncode, reports_in(run)) == (0, {"report.html"})
-        return
-    assert done.returncode == 2
-    assert "--format" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_what_is_no_format_ends_in_one_sentence_and_makes_nothing(run: Path) -> None:
+    for asked in ("pdf", ",", ""):
+        assert "--format" in refusal("--visualize-logs", str(run), f"--format={asked}")
     assert reports_in(run) == set()

@@ -1,48 +1,53 @@
-"""The examples of docs/HOWTO.md, put into a copy of the project where they say they belong, and run."""
+"""What the documents ask people to type, typed: the examples of docs/HOWTO.md, the first pages."""
 
 import csv
 import json
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, records
-from tests.command_line import ran
+from tests.cli.command import ROOT, records, run_into
+from tests.command_line import parsed, ran
 
+HOWTO, YOUR_MODEL, GETTING_STARTED = (
+    ROOT / "docs" / f"{name}.md" for name in ("HOWTO", "YOUR_MODEL", "GETTING_STARTED")
+)
 BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^python runner\.py (.*my_models.*)$", re.MULTILINE)
+EXAMPLES = BLOCK.findall(HOWTO.read_text(encoding="utf-8"))
 
 
-def copy_with_examples(folder: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project, with the examples where they say they belong."""
+    folder = tmp_path_factory.mktemp("project")
     for name in ("harness", "runner", "suites"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "runner.py", folder)
-    examples = BLOCK.findall((ROOT / "docs" / "HOWTO.md").read_text(encoding="utf-8"))
-    for name, text in examples:
+    for name, text in EXAMPLES:
         assert not (folder / name).exists(), name
         (folder / name).write_text(text, encoding="utf-8")
-    return [name for name, _ in examples]
+    return folder
+
+
+def run_there(copied: Path, run: Path, *words: str) -> None:
+    more = ("-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}")
+    done = ran(sys.executable, "runner.py", *words, *more, cwd=copied, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
-def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
-    copied = tmp_path / "project"
-    copied.mkdir()
-    assert [name.rsplit("/", 1)[0] for name in copy_with_examples(copied)] == [
-        "suites",
-        "harness/backends",
-        "my_backend.py",
-        "harness/metrics",
-        "runner/reports",
+def test_every_example_works_as_it_stands(copied: Path, tmp_path: Path) -> None:
+    assert [name.rsplit("/", 1)[0] for name, _ in EXAMPLES] == [
+        *("suites", "harness/backends", "my_backend.py", "harness/metrics", "runner/reports")
     ]
     run = tmp_path / "run"
-    words = ["--suites=spirals", "--inference", "--quick", "--devices=cpu", "--scale=tiny", "--threads=1"]
-    words += ["--compilers=fx,eager", "-n6", "--no-fork-server", "--format=txt,md,csv,html,json"]
-    words += [f"--output-dir={run}"]
-    done = ran(sys.executable, "runner.py", *words, cwd=copied, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("--suites=spirals", "--inference", "--quick", "--scale=tiny", "--compilers=fx,eager")
+    run_there(copied, run, *words, "--no-fork-server", "--format=txt,md,csv,html,json")
     run_records = records(run)
     assert [(r["candidate"], r["status"]) for r in run_records] == [("fx", "pass"), ("eager", "pass")]
     assert all(r["job"]["case"]["name"] == "narrow" for r in run_records)
@@ -65,18 +70,41 @@ def test_every_example_works_as_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiler_of_ones_own_works_as_the_page_says(tmp_path: Path) -> None:
-    copied = tmp_path / "project"
-    copied.mkdir()
-    copy_with_examples(copied)
-    page = (ROOT / "docs" / "HOWTO.md").read_text(encoding="utf-8")
+def test_a_compiler_of_ones_own_works_as_the_page_says(copied: Path, tmp_path: Path) -> None:
+    page = HOWTO.read_text(encoding="utf-8")
     (command,) = re.findall(r"^python runner.py (--model=my_backend.py:make .*)$", page, re.MULTILINE)
-    run = tmp_path / "run"
-    words = [*command.split(), "-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}"]
-    done = ran(sys.executable, "runner.py", *words, cwd=copied, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {r["candidate"]: r["status"] for r in records(run)} == {
+    run_there(copied, tmp_path / "run", *command.split())
+    assert {r["candidate"]: r["status"] for r in records(tmp_path / "run")} == {
         "my_backend.no_dropout": "pass",
         "my_backend.traced": "pass",
         "eager": "pass",
     }
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(YOUR_MODEL, marks=pytest.mark.long, id="own"),
+        pytest.param(GETTING_STARTED, marks=pytest.mark.slow, id="started"),
+    ],
+)
+def test_ones_own_model_works_as_the_page_says(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    (source,) = (source for name, source in BLOCK.findall(text) if name == "my_models.py")
+    (command,) = COMMAND.findall(text)
+    (tmp_path / "my_models.py").write_text(source, encoding="utf-8")
+    run = tmp_path / "run"
+    asked = [word for word in shlex.split(command) if not word.startswith(("--compilers", "--output-dir"))]
+    # what is measured is the page's; with eager alone it takes no minute of compiling
+    run_into(run, *asked, "--compilers=eager", "-n6", "--devices=cpu", "--threads=1", cwd=tmp_path)
+    assert [record["status"] for record in records(run)] == ["pass"]
+    assert (run / "report.html").stat().st_size > 1_000_000
+
+
+def test_every_command_on_the_first_page_is_understood() -> None:
+    text = GETTING_STARTED.read_text(encoding="utf-8")
+    commands = re.findall(r"^python runner\.py (.*?)(?:\s+#.*)?$", text, re.MULTILINE)
+    assert len(commands) > 3
+    for command in commands:
+        if "my_" not in command:  # a file of theirs: typed above
+            parsed(shlex.split(command))

@@ -1,12 +1,15 @@
-"""``--localize`` through the real command line: the record, the report, and the script of the fault."""
+"""``--localize`` and ``--why`` through the real command line, each of a planted cause."""
 
-import subprocess
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import TOYS, records, runner
+from tests.cli.command import TOYS, records, refusal, run_into
+from tests.command_line import ran
+
+pytestmark = pytest.mark.slow
 
 COMPILER = '''
 import torch
@@ -23,25 +26,73 @@ def wrong_gelu(graph, example_inputs):
 '''
 
 
-@pytest.mark.slow
 def test_a_planted_fault_is_localized_and_its_script_shows_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(COMPILER)
     words = ("--inference", "-dcpu", "-t1", "--accuracy", "--localize", f"--suites={TOYS}", "--only=linear")
     out = tmp_path / "out"
-    done = runner(
-        *words,
-        "--format=md",
-        "--compilers=mine.py:wrong_gelu",
-        f"--output-dir={out}",
-        cwd=tmp_path,
-        timeout=600,
-    )
+    run_into(out, *words, "--format=md", "--compilers=mine.py:wrong_gelu", cwd=tmp_path, code=1)
     (record,) = records(out)
-    assert record["status"] == "fail_accuracy", done.stderr
+    assert record["status"] == "fail_accuracy"
     where = record["parity"]["where"]
     assert (where["stage"], where["module"], where["module_class"]) == ("code generation", "1", "GELU")
     script = out / where["repro"]
-    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    shown = ran(sys.executable, script)
     assert shown.returncode == 1, shown.stderr
     assert "fail_accuracy" in shown.stdout
     assert "goes wrong in code generation (mine.wrong_gelu), in 1 (GELU)" in (out / "report.md").read_text()
+
+
+# -- --why -----------------------------------------------------------------------------
+
+
+SOURCE = '''
+import torch
+
+class Longer(torch.nn.Module):
+    """While it is compiled, it computes eight more products, whose result it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(512, 512)
+
+    def forward(self, x):
+        y = self.layer(x)
+        if torch.compiler.is_compiling():
+            more = x
+            for _ in range(8):
+                more = more @ self.layer.weight
+            y = y + more.clamp(0, 0)
+        return y
+
+def make():
+    return Longer(), torch.randn(512, 512)
+'''
+WHY = ("--why", "--inference", "-dcpu")
+
+
+def test_code_that_takes_another_path_while_it_is_compiled_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SOURCE)
+    out = tmp_path / "out"
+    done = run_into(out, *WHY, "-t1", "-n10", "--model=mine.py:make", "--compilers=aot_eager", cwd=tmp_path)
+    (why,) = json.loads((out / "why.json").read_text())["explanations"]
+    explained = [cause["cause"] for cause in why["causes"] if cause["state"] == "explained"]
+    assert explained == ["capture"]
+    assert "Explained: capture." in (out / "why.md").read_text()
+    assert "What to try" not in done.stdout
+    (pairs,) = out.glob("*/pairs")
+    assert {record["candidate"] for record in records(pairs)} == {"aot_eager", "dynamo_eager"}
+
+
+def test_a_model_that_fails_has_no_explanation(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def make():\n    raise RuntimeError('no weights')\n")
+    out = tmp_path / "out"
+    words = (*WHY, "-n6", "--model=mine.py:make", "--compilers=aot_eager")
+    done = run_into(out, *words, cwd=tmp_path, code=1)
+    assert "has no times (model_fail_to_load)" in done.stdout + done.stderr
+    assert json.loads((out / "why.json").read_text())["explanations"] == []
+
+
+def test_a_setting_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    words = (*WHY, f"--suites={TOYS}", "--only=linear", "--compilers=aot_eager[dynamo.recompile_limi=1]")
+    assert "the closest are recompile_limit" in refusal(*words, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())

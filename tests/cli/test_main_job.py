@@ -5,33 +5,22 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, runner, statuses
+from runner.store.calibrations import Calibration, Tau, calibrations_path, conditions_of, keep
+from tests.cli.command import PATIENCE_S, ROOT, TOYS, begun, records, run_into, runner, statuses, wait_until
 from tests.command_line import ran
 from tests.factories import known
-
-PATIENCE_S = 300.0  # of a test that would otherwise hang
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whole run: two models, the control and a compiler, training."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    done = runner(
-        "--training",
-        f"--suites={TOYS}",
-        "-x=deep",
-        "--compilers=eager,aot_eager",
-        "-n6",
-        f"--output-dir={folder}",
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_into(folder, "--training", f"--suites={TOYS}", "-x=deep", "--compilers=eager,aot_eager", "-n6")
     assert "Geometric mean speedup" in done.stdout
     assert "linear" in done.stdout
     return folder
@@ -115,13 +104,12 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
 def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     flags = ["--inference", "--accuracy", "--isolate", "--only=norm", "--compilers=eager,torchscript"]
-    flags.append("--format=csv")
-    assert runner(*flags, f"--suites={TOYS}", f"--output-dir={first}").returncode == 0
+    run_into(first, *flags, f"--suites={TOYS}", "--format=csv")
     assert set(statuses(first).values()) == {"pass"}
     assert all(r["samples"] is None and "isolated" in r["notes"] for r in records(first))
     words = shlex.split(records(first)[1]["reproduce"])
     assert words[:2] == ["python", "runner.py"]
-    assert runner(*words[2:], "--format=csv", f"--output-dir={again}").returncode == 0
+    run_into(again, *words[2:], "--format=csv")
     assert statuses(again) == {("norm", "torchscript"): "pass"}
 
 
@@ -145,16 +133,8 @@ def test_one_ctrl_c_ends_after_the_current_rounds_with_a_report(tmp_path: Path) 
     folder, suite = tmp_path / "run", tmp_path / "gated.py"
     suite.write_text(GATED)  # its second model is built only after Ctrl-C
     words = ["--training", f"--suites={suite}", "--compilers=eager", "-n6", f"--output-dir={folder}"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "runner.py"), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    written, deadline = folder / "records.jsonl", time.monotonic() + PATIENCE_S
-    while not written.exists() or not written.stat().st_size:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process, written = begun(*words), folder / "records.jsonl"
+    wait_until(lambda: written.exists() and written.stat().st_size)
     process.send_signal(signal.SIGINT)
     assert "Ctrl-C again" in known(process.stderr).readline()
     (tmp_path / "pressed").touch()
@@ -173,3 +153,59 @@ def test_print_run_commands_and_list(tmp_path: Path) -> None:
     assert listed.returncode == 0, listed.stderr
     assert "GPT2_124M" in listed.stdout
     assert "only when named" in listed.stdout
+
+
+# -- --prepare-ahead, --processes, --calibrate ------------------------------------------------
+
+
+JOBS = (
+    *("--inference", f"--suites={TOYS}", "--compilers=eager,aot_eager", "--threads=1", "--devices=cpu"),
+    *("-n4", "--format=console"),
+)
+
+
+@pytest.mark.slow
+def test_jobs_that_prepare_side_by_side_have_the_records_that_they_have_alone(tmp_path: Path) -> None:
+    beside, alone = tmp_path / "beside", tmp_path / "alone"
+    for folder, ahead in ((beside, 2), (alone, 1)):
+        done = runner(*JOBS, f"--prepare-ahead={ahead}", f"--output-dir={folder}")
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        assert ("Compilation times with a star" in done.stdout) == (ahead > 1)
+    assert statuses(beside) == statuses(alone)
+    assert len(statuses(beside)) > 4
+    timed = [r for r in records(beside) if r["samples"] is not None]
+    # on a busy machine, a job may be prepared before the other has begun
+    assert {1} <= {r["metrics"].get("prepared_beside") for r in timed} <= {1, None}
+    assert all(r["metrics"]["compile_cpu_s"] > 0 for r in timed if r["candidate"] == "aot_eager")
+    assert not any("prepared_beside" in r["metrics"] for r in records(alone))
+
+
+@pytest.mark.slow
+def test_several_processes_make_one_record_a_candidate(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ("--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager,aot_eager", "--threads=1")
+    run_into(folder, *words, "--processes=2", "-n8", "--devices=cpu", "--format=csv,console")
+    run_records = records(folder)
+    assert {record["candidate"] for record in run_records} == {"eager", "aot_eager"}
+    for record in run_records:
+        assert record["samples"]["rounds_by_process"] == [8, 8]
+        assert len(record["samples"]["baseline_s"]) == 16
+        assert record["parity"] is not None
+        assert record["environment"]["worker"] != "forked"  # forks of one host have one memory layout
+
+
+@pytest.mark.slow
+def test_a_calibration_is_used_by_later_runs(tmp_path: Path) -> None:
+    where = ("--training", f"--suites={TOYS}", "--only=linear", "--threads=1", "-dcpu", "--format=console")
+    done = runner("--calibrate", *where, "--compilers=eager", "-n8", f"--output-dir={tmp_path / 'first'}")
+    (first,) = records(tmp_path / "first")
+    assert first["samples"]["rounds_by_process"] == [8] * 4
+    said = ("Standard deviation of a speedup between processes", "nothing was calibrated")  # a busy machine
+    assert said[done.returncode] in done.stdout + done.stderr
+    tau = Tau(kind="eager", mode="training", sd=0.001, low=0, high=0.01, models=1, processes=4)
+    calibration = Calibration(date="2026-11-23", conditions=conditions_of(first["environment"]), taus=(tau,))
+    keep("--calibrate", [calibration], calibrations_path())
+    done = run_into(tmp_path / "later", *where, "--compilers=eager", "--quick")
+    assert "variation between processes, calibrated on 2026-11-23" in " ".join(done.stdout.split())
+    (record,) = records(tmp_path / "later")
+    assert (record["calibrated"], record["assumed_between_sd"]) == ("2026-11-23", 0.001)

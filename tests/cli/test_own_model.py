@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import records, runner, statuses
+from tests.cli.command import records, refusal, run_into, statuses
 
 SOURCE = """
 import torch
@@ -44,9 +44,8 @@ def mine(folder: Path) -> Path:
 def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"
-    words = ["--training", "--compilers=eager", "-n", "6", "-dcpu", "--format=csv", f"--output-dir={folder}"]
-    done = runner("--model=my_models:make", "--model=my_models.py:named", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ["--training", "--compilers=eager", "-n", "6", "-dcpu", "--format=csv"]
+    run_into(folder, "--model=my_models:make", "--model=my_models.py:named", *words, cwd=tmp_path)
     assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
     assert all(len(r["samples"]["baseline_s"]) == 6 for r in records(folder))
     assert "--model=my_models:make" in records(folder)[0]["reproduce"]
@@ -60,8 +59,7 @@ def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Pa
     )
     words = [f"--model={mine(tmp_path)}:make", "--training", "--compilers=eager", "-n6", "-dcpu"]
     words += ["--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md"]
-    done = runner(*words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_into(tmp_path / "run", *words, cwd=tmp_path)
     (record,) = records(tmp_path / "run")
     assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
     assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]
@@ -71,7 +69,7 @@ def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Pa
 @pytest.mark.slow
 def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
     words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu", "--batch-size=7", "--format=csv"]
-    runner(f"--model={mine(tmp_path)}:make", *words, f"--output-dir={tmp_path / 'run'}")
+    run_into(tmp_path / "run", f"--model={mine(tmp_path)}:make", *words)
     (record,) = records(tmp_path / "run")
     assert record["model"]["input_shapes"] == ["input.0.0: float32[7, 8]"]
 
@@ -106,12 +104,9 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(
     mode = [] if {"--training", "--generate"} & set(more) else ["--inference"]
     device = [] if "-dcuda:63" in more else ["-dcpu"]
     words = [*mode, *device, "--compilers=eager", "--accuracy", *more]
-    done = runner(f"--model={spec}", *words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.startswith("error: --")
-    assert done.stderr.count("\n") == 1
-    assert says in done.stderr
-    assert done.stdout == ""
+    sentence = refusal(f"--model={spec}", *words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert sentence.startswith("error: --")
+    assert says in sentence
     assert not (tmp_path / "run").exists()
 
 
@@ -119,8 +114,7 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(
 def test_what_its_function_raises_is_one_record_with_a_log(tmp_path: Path) -> None:
     mine(tmp_path)
     words = ["--inference", "--compilers=eager", "--accuracy", "-dcpu"]
-    done = runner("--model=my_models:raises", *words, f"--output-dir={tmp_path / 'run'}", cwd=tmp_path)
-    assert done.returncode == 1
+    done = run_into(tmp_path / "run", "--model=my_models:raises", *words, cwd=tmp_path, code=1)
     (record,) = records(tmp_path / "run")
     assert record["status"] == "model_fail_to_load"
     assert "there is no such file as weights.bin" in record["failure"]["message"]

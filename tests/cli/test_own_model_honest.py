@@ -1,11 +1,11 @@
-"""``--model``: random numbers and compiled code, through the real command line."""
+"""``--model``: random numbers, through the real command line."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import records, runner, statuses
+from tests.cli.command import records, run_into, statuses
 
 SOURCE = """
 import torch
@@ -20,20 +20,6 @@ class Noisy(nn.Linear):
 
 def noisy():
     return Noisy(16, 16), torch.randn(32, 16)
-
-def compiled():
-    return torch.compile(nn.Linear(8, 4), backend="eager"), torch.randn(4, 8)
-
-@torch.compile(backend="eager")
-def quick(x):
-    return x * 2
-
-class Calls(nn.Linear):
-    def forward(self, x):
-        return quick(super().forward(x))
-
-def calls_compiled():
-    return Calls(8, 4), torch.randn(4, 8)
 """
 
 BRIEFLY = ("--format=console,csv,json,md",)  # the pictures and the page take longest
@@ -48,9 +34,7 @@ def here(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
     words = ["--training", "--compilers=eager,inductor", "-n6", "-dcpu", *BRIEFLY]
-    words.append(f"--output-dir={here / 'run'}")
-    done = runner("--model=mine.py:dropping", *words, cwd=here)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_into(here / "run", "--model=mine.py:dropping", *words, cwd=here)
     assert set(statuses(here / "run").values()) == {"pass"}
     said = "Dropout (0.1) is 1e-30: it runs and drops nothing (--dropout=keep leaves it)."
     assert said in " ".join(done.stdout.split())
@@ -63,8 +47,7 @@ def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_avera
     folder = here / "run"
     words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", "-n6", "-dcpu", *BRIEFLY]
     models = ("--model=mine.py:dropping", "--model=mine.py:noisy")
-    done = runner(*models, *words, f"--output-dir={folder}", cwd=here)
-    assert done.returncode == 1
+    done = run_into(folder, *models, *words, cwd=here, code=1)
     assert statuses(folder) == {
         ("dropping", "aot_eager"): "pass",
         ("dropping", "inductor"): "cannot_judge",
@@ -85,17 +68,3 @@ def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_avera
     assert [group["geomean_speedup"] for group in inductor] == [None] * len(inductor)
     (accuracy,) = folder.glob("inductor_*_accuracy.csv")
     assert accuracy.read_text(encoding="utf-8").count(",cannot_judge,") == 2
-
-
-@pytest.mark.slow
-def test_a_compiled_model_is_unwrapped_or_refused(here: Path) -> None:
-    words = ["--inference", "--compilers=aot_eager", "--accuracy", "-dcpu", *BRIEFLY]
-    words.append(f"--output-dir={here / 'run'}")
-    done = runner("--model=mine.py:compiled", "--model=mine.py:calls_compiled", *words, cwd=here)
-    by_name = {r["job"]["case"]["name"]: r for r in records(here / "run")}
-    assert by_name["compiled"]["status"] == "pass"
-    said = "unwrapped from torch.compile, for eager must be eager: the model"
-    assert by_name["compiled"]["model"]["remarks"] == [said]
-    assert said[1:] in " ".join(done.stdout.split())
-    assert by_name["calls_compiled"]["status"] == "eager_1st_run_fail"
-    assert "runs code that torch.compile compiles" in by_name["calls_compiled"]["failure"]["message"]

@@ -20,15 +20,14 @@ from pathlib import Path
 import pytest
 
 from runner.store.record_file import CUT_SHORT, read_records
-from tests.cli.command import ANIMALS, ROOT
+from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, begun, wait_until
 from tests.cli.instant import UNDER_WAY
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
 from tests.command_line import ran
-from tests.factories import sampled
+from tests.factories import known, sampled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
-PATIENCE_S = 300  # how long a test waits for what must come: machines may be busy
 EXPECTED = {(name, candidate) for name in ("one", "two", "three") for candidate in ("eager", "inductor")}
 
 
@@ -186,8 +185,7 @@ def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
 def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A run in a process of its own, as from a terminal. It does not outlive the test."""
     flags = [word for word in FLAGS if not (word == "-n6" and "-n1000" in words)]
-    command = [sys.executable, INSTANT, *flags, *words, "--format=console", f"--output-dir={folder}"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    run = begun(*flags, *words, "--format=console", f"--output-dir={folder}", program=INSTANT)
     try:
         yield run
     finally:
@@ -197,10 +195,7 @@ def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for_call(folder: Path) -> None:
     """Waits until the worker of the model that takes long has been called, not only started."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(folder.rglob(UNDER_WAY)):
-        assert time.monotonic() < deadline, "no worker was called"
-        time.sleep(0.05)
+    wait_until(lambda: any(folder.rglob(UNDER_WAY)))
 
 
 def stopped(run: subprocess.Popen[str], folder: Path, number: int) -> tuple[str, str]:
@@ -229,11 +224,8 @@ def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, m
     words = ["--training", f"--suites={ANIMALS}", "--only=leaves_both_and_hangs", "--compilers=aot_eager"]
     command = [sys.executable, str(ROOT / "runner.py"), *words, *more, f"--output-dir={tmp_path / 'run'}"]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
-    deadline = time.monotonic() + PATIENCE_S
     try:
-        while len(processes_in(tmp_path)) < 3:  # the worker, the child and the daemon
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: len(processes_in(tmp_path)) == 3)  # the worker, the child and the daemon
     finally:
         run.kill()
         run.wait()
@@ -245,8 +237,7 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
-        assert run.stderr is not None
-        errors = run.stderr.readline()
+        errors = known(run.stderr).readline()
         assert "press Ctrl-C again to stop at once" in errors
         assert run.poll() is None  # it waits for the call under way
         run.send_signal(signal.SIGINT)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, runner, statuses
+from tests.cli.command import TOYS, begun, records, run_into, runner, statuses
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'torchduet[ray]'")
 pytestmark = [
@@ -41,16 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def begin(cluster: Any, folder: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            *(sys.executable, str(ROOT / "runner.py"), *RUN, *words),
-            *(f"--ray-address={cluster.address}", f"--output-dir={folder}"),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return begun(*RUN, *words, f"--ray-address={cluster.address}", f"--output-dir={folder}")
 
 
 def jobs_begun(folder: Path) -> int:
@@ -96,10 +86,8 @@ def test_each_job_has_a_gpu_of_its_own(cluster: Any, tmp_path: Path) -> None:
     """Pretended ones: the jobs fail, but where they were is in their records."""
     cluster.add_node(num_cpus=2, num_gpus=2, **SMALL)
     folder = tmp_path / "run"
-    done = runner(
-        *(*RUN, "-dcuda", f"--ray-address={cluster.address}", f"--output-dir={folder}"), timeout=PATIENCE_S
-    )
-    assert done.returncode == 1, done.stderr
+    words = (*RUN, "-dcuda", f"--ray-address={cluster.address}")
+    run_into(folder, *words, timeout=PATIENCE_S, code=1)
     run_records = records(folder)
     assert set(statuses(folder)) == set(EVERYTHING)
     assert {record["environment"]["env.CUDA_VISIBLE_DEVICES"] for record in run_records} == {"0", "1"}

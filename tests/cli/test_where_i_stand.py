@@ -6,18 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT
+from tests.cli.command import PATIENCE_S, ROOT, begun, wait_until
 from tests.command_line import ran
+from tests.factories import known
 
-PATIENCE_S = 300.0
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     building, stopped = tmp_path / "building", tmp_path / "stopped"
     # the first call is the check before the run, the second the worker's: it lasts until Ctrl-C was seen
@@ -32,17 +31,10 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
         "    return torch.nn.Linear(2, 2), torch.ones(2, 2)\n"
     )
     words = [f"--model={tmp_path / 'slow.py'}:make", "--training", "--compilers=eager", "-dcpu"]
-    command = [sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={tmp_path / 'run'}"]
-    with subprocess.Popen(
-        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as run:
-        deadline = time.monotonic() + PATIENCE_S
-        while not building.exists() or building.read_text() != "again":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    with begun(*words, f"--output-dir={tmp_path / 'run'}") as run:
+        wait_until(lambda: building.exists() and building.read_text() == "again")
         run.send_signal(signal.SIGINT)
-        assert run.stderr is not None
-        errors = run.stderr.readline()
+        errors = known(run.stderr).readline()
         stopped.touch()
         output, more = run.communicate(timeout=PATIENCE_S)
         errors += more
@@ -51,7 +43,6 @@ def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
     assert "holds no record" not in output + errors
 
 
-@pytest.mark.slow
 def test_elsewhere_commands_are_those_of_the_installed_program(tmp_path: Path) -> None:
     """As from a wheel: the packages without the clone's runner.py beside them."""
     site = tmp_path / "site"

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,6 @@ README = ROOT / "tests" / "zoo" / "README.md"
 LONGEST_S = 900
 BRIEFLY = ("--format=console,csv,json,md",)  # of slow groups; the quick one has the page and the pictures
 AT_ONCE = 3  # visits side by side: one of them mostly waits for hangs to end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """A process that outlived its run."""
-
-    pid: int
-    folder: str
-    command: str
 
 
 class Visit:
@@ -83,26 +73,23 @@ class Visit:
         """What is still in the run's folder for temporary files, but for torch's own compile caches."""
         return [p.name for p in self._temporary.iterdir() if not p.name.startswith("torchinductor_")]
 
-    def left_processes(self) -> list[Left]:
-        """Every process with the run in its environment, command line or current folder."""
-        return [left for left in map(_look_at, Path("/proc").glob("[0-9]*")) if left and self._is_ours(left)]
-
-    def _is_ours(self, left: Left) -> bool:
-        return str(self.folder.parent) in f"{left.folder}\n{left.command}"
+    def left_processes(self) -> dict[int, str]:
+        """Every process with the run in its current folder, command line or environment, and these."""
+        texts = {int(process.name): _text_of(process) for process in Path("/proc").glob("[0-9]*")}
+        return {pid: text for pid, text in texts.items() if str(self.folder.parent) in text}
 
     def end(self) -> None:
-        for left in self.left_processes():
+        for pid in self.left_processes():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(left.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
-def _look_at(process: Path) -> Left | None:
+def _text_of(process: Path) -> str:
     try:
-        folder = str((process / "cwd").readlink())
         texts = [(process / name).read_bytes().replace(b"\0", b" ") for name in ("cmdline", "environ")]
+        return b"\n".join([bytes((process / "cwd").readlink()), *texts]).decode(errors="replace")
     except OSError:  # ended, a zombie's, or somebody else's
-        return None
-    return Left(pid=int(process.name), folder=folder, command=b"\n".join(texts).decode(errors="replace"))
+        return ""
 
 
 Ask = Callable[[str], Visit]
@@ -221,7 +208,7 @@ def test_the_parent_reports_and_does_not_complain(zoo: Ask, group: str) -> None:
 @group
 def test_nothing_is_left(zoo: Ask, group: str) -> None:
     visit = zoo(group)
-    assert visit.left_processes() == []
+    assert visit.left_processes() == {}
     assert visit.left_files() == []
 
 

@@ -61,10 +61,6 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)  # what should not be so, as sentences
     slow: str = ""
 
-    @property
-    def good(self) -> bool:
-        return not self.wrong
-
 
 def parts(device: str) -> list[Part]:
     """The parts for this device; tiny ones for a CPU."""
@@ -158,7 +154,7 @@ def main(words: Sequence[str]) -> int:
         with tarfile.open(archive, "w:gz") as packed:
             packed.add(folder, arcname=folder.name)
         print(f"{archive}: {len(outcomes)} parts in {summary['seconds']:.0f} s")
-    bad = [outcome.part for outcome in outcomes if not outcome.good]
+    bad = [outcome.part for outcome in outcomes if outcome.wrong]
     slow = [outcome.part for outcome in outcomes if outcome.slow]
     print(f"look at: {', '.join(bad)}" if bad else "every part did what it should")
     if slow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -295,16 +296,13 @@ def test_a_session_that_is_over_leaves_little_memory(device: devices.Device, pla
 
 def test_two_environments_agree(device: devices.Device, tmp_path: Path) -> None:
     """One torch under two settings: results travel between the workers and are compared on the device."""
-    import sys
-
-    from tests.cli.command import TOYS, records, runner
+    from tests.cli.command import TOYS, records, run_into
     from tests.cli.test_environments import wrapper
 
     other = wrapper(tmp_path / "python", "TORCHDUET_EXAMPLE=1")
     words = ["--training", f"--suites={TOYS}", "--only=linear", "--compilers=eager", "-n", "6", f"-d{device}"]
     place = tmp_path / "run"
-    done = runner(*words, f"--envs=a={sys.executable}", f"--envs=b={other}", f"--output-dir={place}")
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_into(place, *words, f"--envs=a={sys.executable}", f"--envs=b={other}")
     for record in records(place):
         assert record["status"] == "pass", record["failure"]
 

@@ -6,6 +6,7 @@ acceptance in it: what is missing somewhere is a skip with its reason, anything 
 
 import argparse
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from typing import Any
 from tabulate import tabulate
 
 from runner.plan.environments.code_folder import cache_root
-from tests.versions.acceptance import Ground, Wrong, clean, facts, steps
+from tests.versions.acceptance import Ground, Wrong, facts, steps
 from tests.versions.environments import PINNED, TABLE, Environment
 from tests.versions.install import CannotBeMade, NoInterpreter, build_wheel, environment_python
 
@@ -100,7 +101,7 @@ def accepted(environment: Environment, wheel: Path) -> Outcome:
     if failed:
         outcome.result = f"FAILED: {', '.join(failed)}"
     else:
-        clean(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     return outcome
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cli.exit_codes import FAILURES
+from tests.command_line import ran
 from tests.versions.environments import PINNED, Environment
 from tests.versions.install import ROOT
 
@@ -280,18 +280,9 @@ def _last(text: str) -> str:
 
 def facts(python: Path) -> dict[str, Any]:
     """The versions that the environment really has, by its own account."""
-    done = subprocess.run(
-        [str(python), "-m", "harness.probes.environment"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran(python, "-m", "harness.probes.environment", cwd=ROOT)
+    done.check_returncode()
     answers: dict[str, Any] = {}
     for line in done.stdout.splitlines():
         answers.update(json.loads(line))
     return answers
-
-
-def clean(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.command_line import ran
 from tests.versions.environments import Environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,16 +34,8 @@ class NoInterpreter(CannotBeMade):
 def interpreter(version: str) -> Path:
     """A Python of this version that works and can make environments; or ``NoInterpreter``."""
     for path in _candidates(version):
-        answer = subprocess.run(
-            [
-                str(path),
-                "-c",
-                "import sys, ensurepip; print(*sys.version_info[:2], sep='.'); print(sys.executable)",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        program = "import sys, ensurepip; print(*sys.version_info[:2], sep='.'); print(sys.executable)"
+        answer = ran(path, "-c", program)
         own_version, _, executable = answer.stdout.strip().partition("\n")
         if own_version == version:
             return Path(executable)  # itself, where the path was a script that starts it
@@ -135,7 +128,7 @@ def _contents(wheel: Path) -> str:
 
 def _checked(words: list[str]) -> None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+        done = ran(*words, timeout=INSTALL_S)
     except subprocess.TimeoutExpired:
         raise CannotBeMade(f"installing took more than {INSTALL_S:g} s") from None
     if done.returncode:

@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
+import pytest
 import torch
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.failures import JobFailed
 from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
@@ -99,6 +101,17 @@ class Of(nn.Module):
 
     def forward(self, *given: Any) -> Any:
         return self.function(*given, *self.parts)
+
+
+class Block(nn.Module):
+    """A residual branch, as models repeat it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.relu(self.body(x))
 
 
 class Attention(nn.Module):
@@ -188,6 +201,12 @@ def workload(name: str) -> Workload:
 
 MODELS = ("conv", "attention", "fused", "tokens", "norm_mean", "mlp")
 
+
+def trainable(module: nn.Module) -> int:
+    """The number of parameters that are trained."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
 # -- sessions -------------------------------------------------------------------------------------
 
 Forward = Callable[..., tuple[Any, Any]]
@@ -224,6 +243,19 @@ def opened(work: Callable[[], Workload], mode: Mode = Mode.TRAINING, *given: Any
     session = unopened(work, mode, *given, **more)
     session.open()
     return session
+
+
+def failed(work: Callable[[], Any]) -> JobFailed:
+    """The failure that this must end in."""
+    with pytest.raises(JobFailed) as raised:
+        work()
+    return raised.value
+
+
+def go_on(session: Session, rounds: int = 3) -> dict[str, int]:
+    """Warms the session up and measures; what was compiled again meanwhile."""
+    session.warm_up()
+    return session.measure(rounds)[1]
 
 
 def judged(
@@ -298,11 +330,20 @@ class Trial:
     dtype: str
     mode: Mode
 
-    def variant(self, *, exact: bool = False) -> Variant:
+    def variant(self, *, exact: bool = False, **more: Any) -> Variant:
+        """A copy of its own. ``more``: for ``replica``."""
         kind = precision("float32" if exact else self.dtype, "cpu")
         cast_to = precision(self.dtype, "cpu").cast
         training = self.mode is Mode.TRAINING
-        return Variant(replica(self.workload, CPU, cast_to, training=training, exact=exact), kind, CPU)
+        program = replica(self.workload, CPU, cast_to, training=training, exact=exact, **more)
+        return Variant(program, kind, CPU)
+
+    def compiled(self, backend: Backend, **options: Any) -> tuple[Variant, Compiled]:
+        """A copy that runs what ``backend`` makes of it."""
+        variant = self.variant(options=CompilerOptions(**options))
+        compiled = backend(variant.program)
+        variant.use(compiled.forward)
+        return variant, compiled
 
     def truth(self) -> Truth:
         kind = precision(self.dtype, "cpu")
@@ -316,9 +357,7 @@ class Trial:
 
     def judge(self, backend: Backend) -> list[Judgment]:
         """The tensors beyond a limit, of a candidate that ``backend`` compiles."""
-        variant = self.variant()
-        variant.use(backend(variant.program).forward)
-        return self.wrong(variant)
+        return self.wrong(self.compiled(backend)[0])
 
 
 def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING, seed: int = 0) -> Trial:

@@ -35,6 +35,7 @@ from tests.accelerator import (
     Kernels,
     Place,
     about,
+    before_each_step,
     built,
     job,
     opened,
@@ -44,7 +45,7 @@ from tests.accelerator import (
     waiting_places,
 )
 from tests.factories import sampled
-from tests.worker.planted import CPU, inference, silent
+from tests.worker.planted import CPU, failed, inference, silent
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
@@ -294,14 +295,12 @@ def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -
     machine.limit_w = 10 * WATTS
     ready = prepared(machine, {"plain": times(machine, 1.0)})
     ready.warm_up()
-    variant = ready._variants["plain"]
-    step, calls = variant.step, itertools.count()
+    calls = itertools.count()
 
-    def braked() -> Any:
+    def brake() -> None:
         machine.limit_w = (0.5 if next(calls) // STREAM == 5 else 10) * WATTS  # in the sixth sample
-        return step()
 
-    variant.step = braked
+    before_each_step(ready._variants["plain"], brake)
     rounds, _ = ready.measure(10)
     assert len(rounds) == 10
     assert [timed_round.seconds["plain"] for timed_round in rounds] == [about(0.030)] * 10
@@ -335,10 +334,9 @@ def _reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_reason")
 def test_a_candidate_whose_graphs_were_all_skipped_is_not_compiled(machine: Accelerator) -> None:
-    with pytest.raises(JobFailed) as failed:
-        prepared(machine, {"graphs": graphs(machine, skips=2, copied=0)})
-    assert failed.value.status is Status.NOT_COMPILED
-    assert str(failed.value) == f"every CUDA graph was skipped; {REASON} in foo"
+    failure = failed(lambda: prepared(machine, {"graphs": graphs(machine, skips=2, copied=0)}))
+    assert failure.status is Status.NOT_COMPILED
+    assert str(failure) == f"every CUDA graph was skipped; {REASON} in foo"
 
 
 SKIPPED = f"graphs: 1 graphs did not become CUDA graphs (the latest: {REASON} in foo)"

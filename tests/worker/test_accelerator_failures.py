@@ -36,6 +36,7 @@ from tests.accelerator import (
     Compilers,
     Model,
     about,
+    before_each_step,
     built,
     job,
     opened,
@@ -146,14 +147,12 @@ def test_a_graph_that_is_recorded_again_or_given_up_counts_as_a_recompilation(
     ready = prepared(machine, {"a": times(machine, 1.0), "b": times(machine, 1.0)})
     ready.warm_up()
     assert ready.measure(2)[1] == {}
-    variant = ready._variants["b"]
-    step, left = variant.step, iter(range(1))
+    left = iter(range(1))
 
-    def recording() -> Any:
+    def record() -> None:
         counters["inductor"][counter] += next(left, None) is not None
-        return step()
 
-    variant.step = recording
+    before_each_step(ready._variants["b"], record)
     assert ready.measure(2)[1] == {"b": 1}
     assert ready.measure(2)[1] == {}
 
@@ -227,14 +226,12 @@ def test_a_failed_candidate_leaves_its_memory_to_the_next(
 
 def test_the_warm_up_goes_on_while_the_allocator_asks_the_driver(machine: Accelerator) -> None:
     ready = prepared(machine, {"plain": times(machine, 1.0)})
-    variant = ready._variants["plain"]
-    step, left = variant.step, iter(range(HEATING_STEPS + 6))
+    left = iter(range(HEATING_STEPS + 6))
 
-    def asking() -> Any:
+    def ask_the_driver() -> None:
         machine.driver_calls += next(left, None) is not None
-        return step()
 
-    variant.step = asking
+    before_each_step(ready._variants["plain"], ask_the_driver)
     warm_up = ready.warm_up()
     assert warm_up["warmup_settled"]
     assert int(warm_up["warmup_rounds"] or 0) + 1 >= 7
@@ -245,15 +242,12 @@ def test_the_warm_up_goes_on_while_the_allocator_asks_the_driver(machine: Accele
 
 def test_an_allocator_that_never_settles_is_reported(machine: Accelerator) -> None:
     ready = prepared(machine, {"plain": times(machine, 1.0)})
-    variant = ready._variants["plain"]
-    step = variant.step
 
-    def full() -> Any:
+    def retry() -> None:
         machine.retries += 1
         machine.driver_calls += 1
-        return step()
 
-    variant.step = full
+    before_each_step(ready._variants["plain"], retry)
     assert not ready.warm_up()["warmup_settled"]
     ready.measure(2)
     ready.measure(3)

@@ -69,10 +69,8 @@ def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None
 def test_captured_graphs_are_scripted(name: str, model: str) -> None:
     """Not traced: what Dynamo and AOTAutograd capture has no Python left that scripting could refuse."""
     subject = trial(model)
-    variant = subject.variant()
-    compiled = load_backend(name)(variant.program)
+    variant, compiled = subject.compiled(load_backend(name))
     assert compiled.compiler_calls() == 0
-    variant.use(compiled.forward)
     assert subject.wrong(variant) == []
     graphs = 1 if name == "dynamo_ts" else 2  # AOTAutograd has one for the backward
     assert compiled.compiler_calls() == graphs
@@ -84,11 +82,9 @@ def test_a_graph_that_cannot_be_scripted_is_traced_and_the_note_says_why() -> No
         raise RuntimeError("cannot be scripted\nand so on")
 
     subject = inference(nn.Linear(4, 4), torch.ones(2, 4))
-    variant = subject.variant()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch.jit.script", unscriptable)
-        compiled = load_backend("dynamo_ts")(variant.program)
-        variant.use(compiled.forward)
+        variant, compiled = subject.compiled(load_backend("dynamo_ts"))
         assert subject.wrong(variant) == []
     assert compiled.compiler_calls() == 1
     (note,) = compiled.late_notes()
@@ -99,11 +95,9 @@ def test_a_graph_that_cannot_be_scripted_is_traced_and_the_note_says_why() -> No
 def test_dynamo_backends_prove_that_they_compiled_this_candidate(name: str) -> None:
     subject = trial("mlp", mode=Mode.INFERENCE)
     for _ in range(2):  # the second is not served by the first one's code
-        variant = subject.variant()
-        compiled = load_backend(name)(variant.program)
+        variant, compiled = subject.compiled(load_backend(name))
         assert compiled.compiler_calls() == 0
         assert (compiled.region, compiled.control) == ("forward", False)
-        variant.use(compiled.forward)
         variant.step()
         assert compiled.compiler_calls() == 1
         variant.step()
@@ -112,11 +106,9 @@ def test_dynamo_backends_prove_that_they_compiled_this_candidate(name: str) -> N
 
 def test_the_control_is_eager_to_the_bit() -> None:
     subject = trial("tokens")
-    variant = subject.variant()
-    compiled = load_backend("eager")(variant.program)
+    variant, compiled = subject.compiled(load_backend("eager"))
     assert (compiled.region, compiled.control, compiled.compiler_calls()) == ("none", True, 0)
     before = graphs_compiled()
-    variant.use(compiled.forward)
     mine, eager = results(variant), results(subject.variant())
     assert all(torch.equal(mine[name], eager[name]) for name in eager)
     assert graphs_compiled() == before
@@ -226,9 +218,7 @@ class LeftToEager(nn.Linear):
 
 def calls(name: str, module: nn.Module, mode: Mode) -> int:
     work = Workload(module=module, args=(torch.ones(2, 4),), loss=mean_of)
-    variant = Trial(workload=work, dtype="float32", mode=mode).variant()
-    compiled = load_backend(name)(variant.program)
-    variant.use(compiled.forward)
+    variant, compiled = Trial(workload=work, dtype="float32", mode=mode).compiled(load_backend(name))
     variant.step()
     return compiled.compiler_calls()
 
@@ -253,11 +243,8 @@ def test_a_graph_of_nothing_is_no_work() -> None:
 
 def test_other_candidates_do_not_count() -> None:
     mine = trial("mlp", mode=Mode.INFERENCE)
-    first, second = mine.variant(), mine.variant()
-    idle = load_backend("dynamo_ts")(first.program)
-    busy = load_backend("dynamo_ts")(second.program)
-    second.use(busy.forward)
-    second.step()
+    (_, idle), (variant, busy) = (mine.compiled(load_backend("dynamo_ts")) for _ in range(2))
+    variant.step()
     assert (idle.compiler_calls(), busy.compiler_calls()) == (0, 1)
 
 

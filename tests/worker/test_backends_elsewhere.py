@@ -1,7 +1,7 @@
 """Compilers that take a whole model ahead of time, and other projects': each for real, where it is here."""
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,8 @@ from torch.utils import _pytree as pytree
 from harness.backends import backend_of, load_backend, why_unavailable
 from harness.backends.shared.captured import FlatModule, Shape
 from harness.parity.rule import Judgment, judge
-from harness.precision import precision
-from harness.schema import CompilerOptions, Mode
-from harness.timing.step import Variant, replica
-from harness.workload import Workload
-from tests.worker.planted import CPU, Trial, inference, results, trial
+from harness.schema import Mode
+from tests.worker.planted import Trial, inference, results, trial
 
 # torch.export, torchao and ONNX's exporter warn of their own affairs
 pytestmark = [pytest.mark.usefixtures("fresh_compiler"), pytest.mark.filterwarnings("ignore")]
@@ -40,10 +37,8 @@ def needs(name: str) -> None:
 def judged(name: str, subject: Trial, **options: Any) -> list[Judgment]:
     """The tensors beyond a limit, of one candidate, which must prove its work."""
     needs(name)
-    variant = subject.variant()
-    compiled = load_backend(name)(replace(variant.program, options=CompilerOptions(**options)))
+    variant, compiled = subject.compiled(load_backend(name), **options)
     assert compiled.compiler_calls() == 0  # the capture is made at the first call
-    variant.use(compiled.forward)
     judgments = subject.wrong(variant)
     assert compiled.compiler_calls() == 1
     assert compiled.region == "forward"
@@ -136,13 +131,10 @@ def test_what_cannot_cross_over_is_refused_and_not_taken_from_an_earlier_run() -
 def test_a_step_of_several_batches_is_one_capture(name: str, option: str) -> None:
     """The first batch of the step is a smaller one, of tensors of its own."""
     needs(name)
-    work = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),))
-    given: dict[str, Any] = {option: True}
-    program = replica(work, CPU, None, training=False, options=CompilerOptions(**given))
-    variant = Variant(program, precision("float32", "cpu"), CPU)
-    variant.use(load_backend(name)(program).forward)
+    subject = inference(nn.Linear(8, 4), torch.randn(6, 8))
+    variant, _ = subject.compiled(load_backend(name), **{option: True})
     _, output = variant.step()
-    torch.testing.assert_close(output, work.module(*work.args))
+    torch.testing.assert_close(output, subject.workload.module(*subject.workload.args))
 
 
 def test_inputs_of_another_size_are_refused() -> None:
@@ -160,9 +152,7 @@ def test_inputs_of_another_size_are_refused() -> None:
 def test_int8_is_near_eager_and_says_that_it_is_approximate(name: str, model: str) -> None:
     needs(name)
     subject = trial(model, mode=Mode.INFERENCE)
-    variant = subject.variant()
-    compiled = load_backend(name)(variant.program)
-    variant.use(compiled.forward)
+    variant, compiled = subject.compiled(load_backend(name))
     assert 0.0 < judge(subject.truth(), "output", results(variant)["output"], 1).error.size < 0.02
     assert compiled.approximate
     assert compiled.compiler_calls() == 1
@@ -170,25 +160,22 @@ def test_int8_is_near_eager_and_says_that_it_is_approximate(name: str, model: st
     assert 0 < variant.persistent_bytes() < 0.6 * subject.variant().persistent_bytes()
 
 
-INDUCTORS: dict[str, tuple[Mode, ...]] = {
-    "inductor_reduce_overhead": (Mode.INFERENCE,),
-    "inductor_max_autotune_no_cudagraphs": (Mode.INFERENCE,),
-    "inductor_max_autotune": (Mode.INFERENCE,),
-    "inductor_no_cudagraphs": (Mode.TRAINING,),
-    "inductor_compiled_autograd": (Mode.TRAINING,),
-    "inductor_regional": (Mode.TRAINING, Mode.INFERENCE),
-}
-
-
 @long
 @pytest.mark.parametrize(
-    ("name", "mode"), [(name, mode) for name, modes in INDUCTORS.items() for mode in modes]
+    ("name", "mode"),
+    [
+        ("inductor_reduce_overhead", Mode.INFERENCE),
+        ("inductor_max_autotune_no_cudagraphs", Mode.INFERENCE),
+        ("inductor_max_autotune", Mode.INFERENCE),
+        ("inductor_no_cudagraphs", Mode.TRAINING),
+        ("inductor_compiled_autograd", Mode.TRAINING),
+        ("inductor_regional", Mode.TRAINING),
+        ("inductor_regional", Mode.INFERENCE),
+    ],
 )
 def test_inductors_variants_compute_what_eager_does(name: str, mode: Mode) -> None:
     subject = trial("tokens", mode=mode)
-    variant = subject.variant()
-    compiled = load_backend(name)(variant.program)
-    variant.use(compiled.forward)
+    variant, compiled = subject.compiled(load_backend(name))
     assert subject.wrong(variant) == []
     assert compiled.compiler_calls() > 0
     whole = "forward+loss" if mode is Mode.TRAINING else "forward"

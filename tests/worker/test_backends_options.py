@@ -26,7 +26,7 @@ from harness.program import Program
 from harness.schema import CompilerOptions, Mode
 from harness.workload import Workload
 from tests.factories import known
-from tests.worker.planted import Of, Trial, inference, opened, results, trial
+from tests.worker.planted import Block, Of, Trial, inference, opened, results, trial
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -229,15 +229,6 @@ def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> Non
 # -- regions -------------------------------------------------------------------------------------------
 
 
-class Block(nn.Module):
-    def __init__(self, width: int = 8) -> None:
-        super().__init__()
-        self.body = nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + torch.relu(self.body(x))
-
-
 class Stack(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -267,9 +258,7 @@ def test_equal_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("torch.compile", lambda f, backend, **more: real(f, backend="aot_eager", **more))
     work = Workload(module=Stack(), args=(torch.randn(5, 8),), loss=lambda output, _: output.square().mean())
     subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
-    variant = subject.variant()
-    compiled = load_backend("inductor_regional")(variant.program)
-    variant.use(compiled.forward)
+    variant, compiled = subject.compiled(load_backend("inductor_regional"))
     assert subject.wrong(variant) == []
     assert (compiled.region, compiled.compiler_calls()) == ("submodules", 1)
     assert compiled.notes == ("inductor_regional: 3 submodules compiled (Block)",)

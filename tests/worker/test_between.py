@@ -16,6 +16,7 @@ from harness.parity.between import export, imported
 from harness.schema import Environment, Job, Mode, Parity, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload
+from tests.accelerator import before_each_step
 from tests.factories import known, make_job
 from tests.worker.planted import Of, silent
 
@@ -215,18 +216,9 @@ def session() -> Session:
     return ready
 
 
-def test_a_turn_begins_with_a_sample_that_is_not_timed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variant = session._variants["baseline"]
+def test_a_turn_begins_with_a_sample_that_is_not_timed(session: Session) -> None:
     steps: list[int] = []
-    whole = variant.step
-
-    def counted() -> Any:
-        steps.append(1)
-        return whole()
-
-    monkeypatch.setattr(variant, "step", counted)
+    before_each_step(session._variants["baseline"], lambda: steps.append(1))
     session.take_turn(3)
     assert len(steps) == 6  # three for nothing, three timed
     session.take_turn(3)

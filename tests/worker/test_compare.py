@@ -14,22 +14,11 @@ from harness.schema import CompilerOptions, Extras, Mode, Protocol, Status
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from tests.factories import known
+from tests.worker.planted import Of
 from torchduet import compare
 
 FEW = Protocol(repeat=10, min_sample_s=0.0)
 LEAF = torch.ones(2, requires_grad=True)
-
-
-class Wrong(nn.Module):
-    """Computes something else as soon as it is compiled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(8))
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        scale = 2.0 if torch.compiler.is_compiling() else 1.0
-        return values * self.weight * scale
 
 
 def mlp() -> nn.Module:
@@ -53,7 +42,8 @@ def test_a_module_is_measured_here(tmp_path: Path) -> None:
 def test_a_wrong_answer_fails_and_is_kept_on_disk(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     how: dict[str, Any] = {"compilers": ["dynamo_eager"], "mode": "inference", "protocol": FEW}
-    result = compare(Wrong(), (torch.randn(4, 8),), output_dir=folder, **how)
+    wrong = Of(lambda x, line: line(x) * (2.0 if torch.compiler.is_compiling() else 1.0), nn.Linear(8, 8))
+    result = compare(wrong, (torch.randn(4, 8),), output_dir=folder, **how)
     assert result["dynamo_eager"].record.status is Status.FAIL_ACCURACY
     assert read_records(folder / "records.jsonl").records == result.records
 
@@ -68,19 +58,6 @@ def test_a_model_by_name_is_isolated(tmp_path: Path) -> None:
     assert result.isolated
     assert result["eager"].record.status is Status.PASS
     assert "--model=" in result["eager"].record.reproduce
-
-
-@pytest.mark.parametrize(
-    ("model", "says"),
-    [
-        (3, "model: it must be a torch.nn.Module or a function, not a int"),
-        (nn.Linear, "model: it must be a torch.nn.Module or a function, not the class Linear"),
-        (lambda x: x * LEAF, "model: its tensor LEAF requires a gradient: give it to the function"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(model: Any, says: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(says)):
-        compare(model, torch.randn(2))
 
 
 GLOBAL = mlp()
@@ -124,41 +101,23 @@ def test_a_function_without_modules_trains_what_its_inputs_ask_for() -> None:
     assert known(record.parity).tensors == 3  # output, loss, the gradient of x
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        ({"extras": Extras(allocator="jemalloc")}, "extras.allocator"),
-        ({"extras": Extras(compile_runs=1)}, "extras.compile_runs"),
-        ({"extras": Extras(start_up=1)}, "extras.start_up"),
-        ({"extras": Extras(profiler_trace=True)}, "extras.profiler_trace"),
-        ({"protocol": Protocol(isolate=True)}, "protocol.isolate"),
-        ({"protocol": Protocol(processes=3)}, "protocol.processes"),
-        ({"protocol": Protocol(max_memory_bytes=1 << 30)}, "protocol.max_memory_bytes"),
-    ],
-)
-def test_what_a_module_cannot_have_here_is_refused(asked: dict[str, Any], name: str) -> None:
-    with pytest.raises(UsageError, match=rf"{name}: needs a worker process"):
-        compare(mlp(), torch.randn(4, 8), **asked)
-
-
-class Broken(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = x.relu()
-        torch._dynamo.graph_break()
-        return y + 1
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x.relu()
+    torch._dynamo.graph_break()
+    return y + 1
 
 
 @pytest.mark.slow
 def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
     how: dict[str, Any] = {"compilers": ["dynamo_eager"], "mode": "inference", "protocol": FEW}
-    result = compare(Broken(), torch.randn(4, 8), extras=Extras(explain=True), **how)
+    result = compare(broken, torch.randn(4, 8), extras=Extras(explain=True), **how)
     (record,) = result.records
     assert record.job.extras.explain
     assert "graph_break" in str(record.metrics["graph_break_reasons"])
-    place = f"test_compare.py:{inspect.getsourcelines(Broken.forward)[1] + 2}: torch._dynamo.graph_break()"
+    place = f"test_compare.py:{inspect.getsourcelines(broken)[1] + 2}: torch._dynamo.graph_break()"
     assert place in str(result)
     assert place in result._repr_html_()
-    strict = compare(Broken(), torch.randn(4, 8), options=CompilerOptions(nopython=True), **how)
+    strict = compare(broken, torch.randn(4, 8), options=CompilerOptions(nopython=True), **how)
     assert strict.records[0].status is Status.FAIL_TO_RUN
 
 
@@ -183,26 +142,73 @@ def test_what_is_wrong_with_the_callers_optimizer_is_a_sentence() -> None:
     x = torch.randn(4, 8)
     record = compare(mlp(), x, compilers=["eager"], protocol=FEW, optimizer=lambda _: 3).records[0]
     assert record.status is Status.EAGER_1ST_RUN_FAIL
-    assert record.failure is not None
-    assert record.failure.message == (
-        "optimizer: its function returned a int, which is no torch.optim.Optimizer"
-    )
-    with pytest.raises(UsageError, match="optimizer: 3 is neither a name nor a function, such as torch"):
-        compare(mlp(), x, optimizer=3)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"scheduler: <lambda> exists in this process only, but a worker"):
-        compare("package.module:make", scheduler=lambda optimizer: optimizer)
-    with pytest.raises(UsageError, match=r"optimizer: there is no optimizer called 'lion'"):
-        compare(mlp(), x, optimizer="lion")
+    says = "optimizer: its function returned a int, which is no torch.optim.Optimizer"
+    assert known(record.failure).message == says
 
 
-@pytest.mark.parametrize("name", ["inputs", "loss", "target"])
-def test_a_model_by_name_takes_nothing_of_a_module(name: str) -> None:
-    given: dict[str, Any] = {name: torch.sum}
-    with pytest.raises(UsageError, match=f"{name}: a model by name has its own; return it from the function"):
-        compare("package.module:make", **given)
+# -- what is refused, in one sentence that names the argument ---------------------------------------
 
 
-def test_weights_that_are_all_frozen_cannot_be_trained() -> None:
-    model = torch.nn.Linear(2, 2).requires_grad_(False)
-    with pytest.raises(UsageError, match=r"model: nothing requires .* are frozen; .* mode='inference'"):
-        compare(model, torch.ones(2, 2), compilers=["eager"], mode="training")
+MEASURED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"compilers": []}, "compilers: it is empty; give at least one compiler"),
+    ({"compilers": [3]}, "compilers: 3 is neither a name nor a function"),
+    ({"mode": "dreaming"}, "mode: there is no mode called 'dreaming'"),
+    ({"compilers": "egaer"}, "compilers: there is no compiler called 'egaer'; did you mean eager"),
+    ({"compilers": lambda: 3}, "compilers: lambda takes (); a compiler takes (graph,"),
+    ({"compilers": "nowhere.py:fn"}, "compilers: there is no file 'nowhere.py'"),
+    ({"compilers": "nowhere_at_all:fn"}, "compilers: there is no module 'nowhere_at_all' here"),
+    ({"protocol": {"repeat": 8}}, "protocol: it is a dict; write protocol=Protocol(repeat=8)"),
+    ({"repeat": 8}, "repeat: compare() has no such argument; write protocol=Protocol(repeat=8)"),
+    ({"explain": True}, "write extras=Extras(explain=True)"),
+    ({"compiler": "eager"}, "there is no argument called 'compiler'; did you mean compilers"),
+    ({"compilers": torch.compile}, "torch.compile calls a compiler, but is none; name a compiler"),
+    ({"dtype": torch.float64}, "dtype: there is no precision called 'float64'"),
+    ({"dtype": torch.int8}, "dtype: there is no precision called 'int8'"),
+    ({"device": torch.device("meta")}, "device: there is no device called 'meta'"),
+    ({"protocol": Protocol(repeat=0)}, "protocol.repeat: 0 is too small; give a whole number from 1 up"),
+    ({"protocol": Protocol(threads=0)}, "protocol.threads: 0 is too small"),
+    ({"protocol": Protocol(threads=9999)}, "protocol.threads: 9999 is more than the"),
+    ({"options": CompilerOptions(inductor_config=("max_autotun=1",))}, "options.inductor_config: ind"),
+    ({"protocol": Protocol(ci_width=0.0)}, "protocol.ci_width: '0.0' is not between 0 and 100 %"),
+    ({"target": torch.ones(6)}, "target: no loss is given that uses it; give a loss of (output, target)"),
+    (
+        {"loss": lambda a, b, c: a},
+        "loss: it is called as loss(output, target), but its signature is (a, b, c)",
+    ),
+    ({"loss": lambda a: a, "target": torch.ones(1)}, "loss: a target is given, but this loss takes (a)"),
+    ({"loss": 3}, "loss: it must be a function of (output, target), not a int"),
+    ({"dropout": "none"}, "dropout: there is no treatment called 'none'"),
+    ({"optimizer": 3}, "optimizer: 3 is neither a name nor a function, such as torch"),
+    ({"optimizer": "lion"}, "optimizer: there is no optimizer called 'lion'"),
+    ({"extras": Extras(allocator="jemalloc")}, "extras.allocator: needs a worker process"),
+    ({"extras": Extras(compile_runs=1)}, "extras.compile_runs: needs a worker process"),
+    ({"extras": Extras(start_up=1)}, "extras.start_up: needs a worker process"),
+    ({"extras": Extras(profiler_trace=True)}, "extras.profiler_trace: needs a worker process"),
+    ({"protocol": Protocol(isolate=True)}, "protocol.isolate: needs a worker process"),
+    ({"protocol": Protocol(processes=3)}, "protocol.processes: needs a worker process"),
+    ({"protocol": Protocol(max_memory_bytes=1 << 30)}, "protocol.max_memory_bytes: needs a worker process"),
+)
+NAME = "package.module:make"
+BY_NAME = "a model by name has its own; return it from the function"
+FROZEN = (
+    "model: nothing requires a gradient: all 2 parameters are frozen; unfreeze what is to be trained, "
+    "or use mode='inference'"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "says"),
+    [
+        *((mlp(), more, says) for more, says in MEASURED),
+        (3, {}, "model: it must be a torch.nn.Module or a function, not a int"),
+        (nn.Linear, {}, "model: it must be a torch.nn.Module or a function, not the class Linear"),
+        (lambda x: x * LEAF, {}, "model: its tensor LEAF requires a gradient: give it to the function"),
+        (nn.Linear(8, 8).requires_grad_(False), {"mode": "training"}, FROZEN),
+        *((NAME, {name: torch.sum}, f"{name}: {BY_NAME}") for name in ("inputs", "loss", "target")),
+        (NAME, {"scheduler": lambda _: _}, "scheduler: <lambda> exists in this process only, but a worker"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(model: Any, more: dict[str, Any], says: str) -> None:
+    inputs = {} if isinstance(model, str) else {"inputs": torch.randn(4, 8)}
+    with pytest.raises(UsageError, match=re.escape(says)):
+        compare(model, **{"compilers": "eager", **inputs, **more})

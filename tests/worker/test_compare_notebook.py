@@ -17,17 +17,15 @@ import torch
 from torch import nn
 
 from harness import devices
-from harness.schema import CompilerOptions, Protocol, Status
+from harness.schema import Protocol, Status
 from runner.errors import UsageError
 from tests.factories import known
+from tests.worker.planted import Of
+from tests.worker.test_compare import mlp
 from torchduet import Result, caller, compare
 
 FEW = Protocol(repeat=6, min_sample_s=0.0)
 QUICK = Protocol(performance=False)
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
 
 
 def as_it_is(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
@@ -54,36 +52,6 @@ def test_torchs_own_words_for_precision_and_device() -> None:
     (record,) = result.records
     assert (record.status, record.candidate) == (Status.PASS, "eager")
     assert (record.job.dtype, record.job.device) == ("bfloat16", "cpu")
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"compilers": []}, "compilers: it is empty; give at least one compiler"),
-        ({"compilers": [3]}, "compilers: 3 is neither a name nor a function"),
-        ({"mode": "dreaming"}, "mode: there is no mode called 'dreaming'"),
-        ({"compilers": "egaer"}, "compilers: there is no compiler called 'egaer'; did you mean eager"),
-        ({"compilers": lambda: 3}, r"compilers: lambda takes \(\); a compiler takes \(graph,"),
-        ({"compilers": "nowhere.py:fn"}, "compilers: there is no file 'nowhere.py'"),
-        ({"compilers": "nowhere_at_all:fn"}, "compilers: there is no module 'nowhere_at_all' here"),
-        ({"protocol": {"repeat": 8}}, r"protocol: it is a dict; write protocol=Protocol\(repeat=8\)"),
-        ({"repeat": 8}, r"repeat: compare\(\) has no such argument; write protocol=Protocol\(repeat=8\)"),
-        ({"explain": True}, r"write extras=Extras\(explain=True\)"),
-        ({"compiler": "eager"}, "there is no argument called 'compiler'; did you mean compilers"),
-        ({"compilers": torch.compile}, "torch.compile calls a compiler, but is none; name a compiler"),
-        ({"dtype": torch.float64}, "dtype: there is no precision called 'float64'"),
-        ({"dtype": torch.int8}, "dtype: there is no precision called 'int8'"),
-        ({"device": torch.device("meta")}, "device: there is no device called 'meta'"),
-        ({"protocol": Protocol(repeat=0)}, "protocol.repeat: 0 is too small; give a whole number from 1 up"),
-        ({"protocol": Protocol(threads=0)}, "protocol.threads: 0 is too small"),
-        ({"protocol": Protocol(threads=9999)}, "protocol.threads: 9999 is more than the"),
-        ({"options": CompilerOptions(inductor_config=("max_autotun=1",))}, "options.inductor_config: ind"),
-        ({"protocol": Protocol(ci_width=0.0)}, "protocol.ci_width: '0.0' is not between 0 and 100 %"),
-    ],
-)
-def test_what_makes_no_sense_is_one_sentence(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        compare(mlp(), torch.randn(4, 8), **{"compilers": "eager", **changes})
 
 
 # -- compilers of one's own ---------------------------------------------------
@@ -273,18 +241,12 @@ def settings() -> list[object]:
     ]
 
 
-class Meddles(nn.Module):
+def meddles(values: torch.Tensor, linear: nn.Linear) -> Any:
     """Changes what belongs to the process, as a careless model does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 4)
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
-        random.random()
-        np.random.rand()  # noqa: NPY002 - the global generator is meant
-        return self.linear(values)  # type: ignore[no-any-return]
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    random.random()
+    np.random.rand()  # noqa: NPY002 - the global generator is meant
+    return linear(values)
 
 
 @pytest.fixture
@@ -304,7 +266,7 @@ def unusual() -> Iterator[None]:
 
 @pytest.mark.usefixtures("unusual")
 def test_the_callers_settings_and_generators_are_as_before() -> None:
-    model, inputs = Meddles().float(), torch.randn(4, 8, dtype=torch.float32)
+    model, inputs = Of(meddles, nn.Linear(8, 4)).float(), torch.randn(4, 8, dtype=torch.float32)
     before = settings()
     python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002
     protocol = Protocol(repeat=6, min_sample_s=0.0, threads=1)

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from harness.worker.status_page import Activity
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import worker_command, worker_environment
+from tests.command_line import ran
 from tests.factories import make_job
 from tests.worker.planted import silent
 
@@ -156,14 +156,8 @@ def job_file(folder: Path, of: Job) -> Path:
 @pytest.mark.slow
 def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
     path = job_file(tmp_path, job(candidates=("eager", "aot_eager")))
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.worker", "--job", str(path)],
-        capture_output=True,
-        text=True,
-        env=worker_environment(threads=1),
-        check=False,
-        cwd=tmp_path,
-    )
+    words = (sys.executable, "-m", "harness.worker", "--job", path)
+    done = ran(*words, env=worker_environment(threads=1), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0] == {"model": 32 * 64 + 64 + 64 * 8 + 8, "inputs": ["input.0.0: float32[8, 32]"]}

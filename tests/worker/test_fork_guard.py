@@ -5,7 +5,6 @@ What a host imports uses no driver: a worker that is forked from it could not us
 
 import json
 import os
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -18,6 +17,7 @@ from harness.loading.suite_files import suite_names
 from harness.schema import Protocol
 from harness.worker import WHY_FRESH, host
 from tests.accelerator import ROOT, Accelerator, in_place_of_the_cpu
+from tests.command_line import ran
 from tests.factories import make_job
 
 TOYS = str(ROOT / "tests" / "suites" / "toys.py")
@@ -77,7 +77,7 @@ def test_a_fork_that_cannot_open_its_device_is_replaced_by_a_new_interpreter(
 
 def printed(*words: str) -> str:
     """By a new Python, which ends well."""
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = ran(sys.executable, *words, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -7,15 +7,14 @@ import pytest
 import torch
 
 from harness.backends import load_backend
-from harness.precision import precision
 from harness.schema import BASELINE, Mode, Protocol, Setting, Status
-from harness.timing.step import Variant, replica, seed_everything
+from harness.timing.step import Variant, seed_everything
 from harness.worker.session import Session
 from harness.workload import Workload
 from suites.models.generation import causal_workload
 from tests.factories import known, make_job
 from tests.suites import generators
-from tests.worker.planted import CPU, silent
+from tests.worker.planted import Trial, silent
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -32,8 +31,7 @@ def workload(name: str, new_tokens: int = NEW) -> Workload:
 
 
 def variant(of: Workload, dtype: str = "float32", *, exact: bool = False) -> Variant:
-    of_type = precision(dtype, "cpu")
-    return Variant(replica(of, CPU, of_type.cast, training=False, exact=exact), of_type, CPU)
+    return Trial(workload=of, dtype=dtype, mode=Mode.GENERATE).variant(exact=exact)
 
 
 def generated(subject: Variant) -> dict[str, torch.Tensor]:
@@ -152,10 +150,9 @@ def test_other_precisions(name: str) -> None:
 def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
     of = workload(name)
     eager = generated(variant(of))
-    subject = variant(of)
     torch._dynamo.utils.counters.clear()
-    compiled = load_backend("aot_eager")(subject.program)
-    subject.use(compiled.forward)
+    trial = Trial(workload=of, dtype="float32", mode=Mode.GENERATE)
+    subject, compiled = trial.compiled(load_backend("aot_eager"))
     subject.drive_with(forced=eager["tokens"])
     first = generated(subject)
     subject.drive_with()

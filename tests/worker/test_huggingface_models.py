@@ -17,6 +17,7 @@ from suites import huggingface
 from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import own_loss
 from suites.models.huggingface_names import model_class, model_class_names
+from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -46,10 +47,6 @@ def on_meta(name: str, scale: str = "tiny", **changes: Any) -> Workload:
 
 def config_of(name: str, scale: str = "tiny", **changes: Any) -> Any:
     return on_meta(name, scale, **changes).module.config
-
-
-def trainable(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 @pytest.mark.parametrize("name", EACH)

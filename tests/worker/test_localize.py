@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,24 +22,10 @@ from harness.worker.localize.submodules import called_inside, given_to
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from runner.labels import where_text
+from tests.cli.test_localize import COMPILER
+from tests.command_line import ran
 from tests.factories import make_job
 from tests.worker.planted import changing, right_graph
-
-BACKEND = '''
-import torch
-
-FACTOR = {factor}
-
-def scaled_gelu(graph, example_inputs):
-    """Every GELU is too large by a factor."""
-    for node in list(graph.graph.nodes):
-        if "gelu" in str(node.target) and node.op == "call_function":
-            with graph.graph.inserting_after(node):
-                wrong = graph.graph.call_function(torch.mul, (node, FACTOR))
-            node.replace_all_uses_with(wrong, delete_user_cb=lambda user, keep=wrong: user is not keep)
-    graph.recompile()
-    return graph.forward
-'''
 
 MODEL = """
 import torch
@@ -92,10 +77,10 @@ def job(mode: Mode, dtype: str = "float32") -> Job:
     return make_job("net", mode=mode, dtype=dtype, candidates=("planted",), protocol=protocol)
 
 
-def backend(factor: float = 1.05) -> Callable[[Program], Compiled]:
+def backend() -> Callable[[Program], Compiled]:
     space: dict[str, Any] = {}
-    exec(BACKEND.format(factor=factor), space)  # noqa: S102 - as above
-    return lambda program: compile_with_dynamo(program, space["scaled_gelu"])
+    exec(COMPILER, space)  # noqa: S102 - as above
+    return lambda program: compile_with_dynamo(program, space["wrong_gelu"])
 
 
 @pytest.mark.slow
@@ -175,7 +160,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, a compiler, and the script of its fault."""
     folder = tmp_path_factory.mktemp("localized")
     (folder / "net.py").write_text(MODEL)
-    (folder / "compiler.py").write_text(BACKEND.format(factor=1.05))
+    (folder / "compiler.py").write_text(COMPILER)
     own = make_job(
         "make",
         suite=f"{folder / 'net.py'}:make",
@@ -183,7 +168,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         batch_size=None,
         published_batch_size=None,
         candidates=("mine",),
-        own_compilers={"mine": f"{folder / 'compiler.py'}:scaled_gelu"},
+        own_compilers={"mine": f"{folder / 'compiler.py'}:wrong_gelu"},
         protocol=Protocol(threads=1),
     )
     where = localize(own, "mine", folder)
@@ -191,25 +176,20 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(script: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=script.parent
-    )
-
-
 @pytest.mark.slow
 def test_the_script_shows_the_fault_in_a_fresh_interpreter_and_its_absence(written: Path) -> None:
-    shown = run(written / "repro-mine.py")
+    script = (sys.executable, written / "repro-mine.py")
+    shown = ran(*script, cwd=written)
     assert shown.returncode == SHOWN, shown.stderr
     assert shown.stdout.startswith("mine on block.steps.1: fail_accuracy\n")
-    (written / "compiler.py").write_text(BACKEND.format(factor=1.0))
-    mended = run(written / "repro-mine.py")
+    (written / "compiler.py").write_text(COMPILER.replace("1.05", "1.0"))
+    mended = ran(*script, cwd=written)
     assert mended.returncode == NOT_SHOWN, mended.stderr
     assert "mine on block.steps.1: pass" in mended.stdout
     (written / "compiler.py").write_text(
-        "def scaled_gelu(graph, example_inputs):\n    raise ValueError('no')\n"
+        "def wrong_gelu(graph, example_inputs):\n    raise ValueError('no')\n"
     )
-    assert run(written / "repro-mine.py").returncode == NOT_RUN
+    assert ran(*script, cwd=written).returncode == NOT_RUN
     assert Status.PASS.value in mended.stdout
 
 

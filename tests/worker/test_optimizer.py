@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from harness.failures import JobFailed
 from harness.program import Batch, Compiled, Program, forward_of
 from harness.protocol import OPTIMIZERS, SCHEDULERS, ZERO_GRADS
 from harness.schema import BASELINE, CompilerOptions, Protocol, Status
@@ -19,7 +18,7 @@ from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import known
 from tests.worker import planted, test_session
-from tests.worker.planted import Backend, failing
+from tests.worker.planted import Backend, failed, failing, go_on
 from tests.worker.test_session import job
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -116,8 +115,7 @@ def test_every_sample_begins_with_the_same_weights_and_compilers_agree(name: str
         assert known(parity).tensors == 11 + updates + {"sgd": 1}.get(name, 2) * updates
     variants = session._variants
     first = {name: weights_of(variant) for name, variant in variants.items()}
-    session.warm_up()
-    session.measure(3)
+    go_on(session)
     for which, variant in variants.items():
         moved = weights_of(variant)
         assert any(not torch.equal(first[which][n], w) for n, w in moved.items())
@@ -172,8 +170,7 @@ def test_a_state_that_is_not_put_back_is_seen() -> None:
     session.prepare("eager")
     variant = session._variants["eager"]
     variant._initial = {n: t for n, t in variant._initial.items() if not n.startswith("optimizer.")}
-    session.warm_up()
-    session.measure(3)
+    go_on(session)
     changed, _, _ = session.finish()
     assert set(changed) == {"eager"}
     assert changed["eager"].name.startswith(("optimizer.", "update."))
@@ -186,8 +183,7 @@ def test_the_whole_step_is_compiled_with_its_optimizer() -> None:
     status, parity, numbers, notes = session.prepare(WHOLE)
     assert (status, numbers["compiled_region"], notes) == (Status.PASS, "step", ()), parity
     assert int(str(numbers["unique_graphs"])) >= 2  # of the model, and of the optimizer
-    session.warm_up()
-    assert session.measure(3)[1] == {}
+    assert go_on(session) == {}
     assert session.finish()[0] == {}
 
 
@@ -211,9 +207,7 @@ def test_a_compiler_that_sees_the_optimizer_alone_has_compiled_nothing() -> None
         return work
 
     session = planted.opened(hidden, optimizer="sgd")
-    with pytest.raises(JobFailed) as failed:
-        session.prepare(WHOLE)
-    assert failed.value.status is Status.NOT_COMPILED
+    assert failed(lambda: session.prepare(WHOLE)).status is Status.NOT_COMPILED
 
 
 def stepping(times: float) -> planted.Backend:
@@ -306,10 +300,10 @@ def raising(_: Any) -> Any:
 )
 def test_what_is_wrong_with_a_users_own_function_is_a_sentence(given: dict[str, Any], says: str) -> None:
     names: dict[str, Any] = dict.fromkeys(given, "here:own")
-    with pytest.raises(JobFailed) as failed:
-        planted.opened(lambda: dataclasses.replace(planted.workload("mlp"), **given), **names)
-    assert failed.value.status is Status.EAGER_1ST_RUN_FAIL
-    assert says in failed.value.failure.message
+    work = dataclasses.replace(planted.workload("mlp"), **given)
+    failure = failed(lambda: planted.opened(lambda: work, **names))
+    assert failure.status is Status.EAGER_1ST_RUN_FAIL
+    assert says in failure.failure.message
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
@@ -348,8 +342,7 @@ def test_gradients_keep_their_place_where_they_are_zeroed(how: str) -> None:
 
     session = planted.opened(work, zero_grad=how, optimizer="sgd")
     assert session.prepare(WHOLE)[0] is Status.PASS
-    session.warm_up()
-    assert session.measure(2)[1] == {}
+    assert go_on(session, 2) == {}
     assert session.finish()[0] == {}
     program = session._variants[WHOLE].program
     tensors = [program.args[0], *program.module.parameters()]
@@ -378,8 +371,7 @@ def test_a_scheduler_changes_the_learning_rate_and_no_result(name: str, schedule
     session = opened("linear", name, scheduler=scheduler, clip_grad_norm=1.0)
     status, parity, _, _ = session.prepare("eager")
     assert status is Status.PASS, parity
-    session.warm_up()
-    session.measure(3)
+    go_on(session)
     assert session.finish()[0] == {}
     rate = known(session._variants["eager"]._update)._optimizer.param_groups[0]["lr"]
     assert isinstance(rate, torch.Tensor) == (scheduler == "tensor")
@@ -393,8 +385,7 @@ def test_a_scheduler_changes_the_learning_rate_and_no_result(name: str, schedule
 def test_a_learning_rate_that_is_a_number_compiles_the_whole_step_again(scheduler: str, again: bool) -> None:
     session = opened("linear", "sgd", scheduler=scheduler, clip_grad_norm=1.0, gradient_accumulation=2)
     assert session.prepare(WHOLE)[0] is Status.PASS
-    session.warm_up()
-    assert (WHOLE in session.measure(2)[1]) == again
+    assert (WHOLE in go_on(session, 2)) == again
     if again:
         assert "'lr'" in session.recompilations.reasons[WHOLE]
 
@@ -406,5 +397,4 @@ def test_whole_steps_of_one_process_do_not_share_the_graphs_of_their_optimizers(
     session = opened("linear", "sgd", scheduler="float")
     for candidate in (WHOLE, other):
         assert session.prepare(candidate)[0] is Status.PASS
-    session.warm_up()
-    assert session.measure(2)[1].keys() == {WHOLE, other}
+    assert go_on(session, 2).keys() == {WHOLE, other}

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -268,7 +267,6 @@ def test_the_rule_has_two_names() -> None:
 
 
 DATA, DRAWS = 1 + NEIGHBORS, RUNS * (1 + NEIGHBORS)
-Draw = Callable[[int, int], torch.Tensor]
 
 
 def fails(candidate: torch.Tensor, noise: torch.Tensor, least: float = 0.0) -> torch.Tensor:

@@ -16,7 +16,7 @@ from harness.timing.exact import InFp64, grouped_product
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, drawn, rule, truth_of, unopened, workload
+from tests.worker.planted import CPU, Of, drawn, rule, truth_of, unopened, workload
 
 BF16, F16 = torch.bfloat16, torch.float16
 
@@ -144,14 +144,14 @@ def test_a_sketch_of_a_large_tensor_stays_on_its_device() -> None:
 
 
 def test_a_model_that_turns_tf32_on_is_measured_without_and_reported() -> None:
-    class Turning(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            torch.backends.cuda.matmul.allow_tf32 = True
-            return super().forward(x)
+    def turning(x: torch.Tensor, linear: torch.nn.Linear) -> Any:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        return linear(x)
 
     def build() -> Workload:
         torch.backends.cudnn.allow_tf32 = True
-        return Workload(module=Turning(4, 4), args=(torch.ones(2, 4),), loss=lambda out, _: out.mean())
+        module = Of(turning, torch.nn.Linear(4, 4))
+        return Workload(module=module, args=(torch.ones(2, 4),), loss=lambda out, _: out.mean())
 
     ready = unopened(build)
     model, environment = ready.open()

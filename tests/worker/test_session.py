@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +15,13 @@ import pytest
 import torch
 
 from harness import devices
-from harness.failures import JobFailed
 from harness.schema import BASELINE, Job, Mode, Protocol, Round, Status
 from harness.timing import rounds
 from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Backend, failing, refusing, results, silent, untouched, wrong_by
+from tests.worker.planted import CPU, Backend, failed, failing, refusing, results, silent, untouched, wrong_by
 
 TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
 
@@ -41,12 +40,6 @@ def opened(of: Job, **planted: Backend) -> Session:
     ready = Session(of, silent, compilers=planted)
     ready.open()
     return ready
-
-
-def failed(work: Callable[[], Any]) -> JobFailed:
-    with pytest.raises(JobFailed) as raised:
-        work()
-    return raised.value
 
 
 # -- the whole of it -----------------------------------------------------------------------
@@ -132,15 +125,6 @@ def test_samples_are_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ready.warm_up()["iterations_per_sample"] == 11
     (timed_round,), _ = ready.measure(1)
     assert timed_round.seconds[BASELINE] * 11 == pytest.approx(STEP_S)
-
-
-def test_candidates_no_longer_wanted_are_left_out() -> None:
-    ready = opened(job(accuracy=False))
-    ready.prepare("eager")
-    ready.keep_only(())
-    ready.warm_up()
-    (timed_round,), _ = ready.measure(1)
-    assert timed_round.order == (BASELINE,)
 
 
 # -- copies -------------------------------------------------------------------------------------

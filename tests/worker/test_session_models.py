@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from harness.schema import Mode, Status
+from harness.schema import BASELINE, Mode, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from tests.factories import known
-from tests.worker.planted import Of, opened, refusing, unopened
-from tests.worker.test_session import failed
+from tests.worker.planted import Of, failed, go_on, opened, refusing, unopened
 
 Build = Callable[[], Any]
 
@@ -181,11 +180,8 @@ def counting() -> Session:
 def test_compiling_during_rounds_is_reported_of_the_variant_that_did() -> None:
     with torch._dynamo.config.patch(recompile_limit=1000):
         ready = counting()
-        ready.warm_up()
-        _, recompiled = ready.measure(3)
-        assert recompiled == {"aot_eager": 3}
-        _, recompiled = ready.measure(1)
-        assert recompiled == {"aot_eager": 1}
+        assert go_on(ready) == {"aot_eager": 3}
+        assert ready.measure(1)[1] == {"aot_eager": 1}
         assert set(ready.recompilations.reasons) == {"aot_eager"}
         why = ready.recompilations.reasons["aot_eager"]
         assert re.search(
@@ -202,8 +198,7 @@ def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good() -> None:
         for _ in range(6):
             _, recompiled = ready.measure(1)
         assert set(recompiled) == {"aot_eager"}
-        ready.warm_up()
-        assert set(ready.measure(1)[1]) == {"aot_eager"}
+        assert set(go_on(ready, 1)) == {"aot_eager"}
         assert "steps == " in ready.recompilations.reasons["aot_eager"]
 
 
@@ -226,7 +221,8 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant() -> No
     assert (said[-1].phase, said[-1].variant) == ("measure", "eager")
     ready.keep_only(())
     ready.warm_up()
-    assert len(ready.measure(1)[0]) == 1
+    (timed_round,), _ = ready.measure(1)
+    assert timed_round.order == (BASELINE,)
 
 
 def test_threads_are_those_of_the_job() -> None:

@@ -1,8 +1,9 @@
-"""A stream of shapes in a worker, and the batches of a step with dynamic shapes, with toy models."""
+"""Streams of shapes, the batches of a step with dynamic shapes, and start-up races, with toy models."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import torch
 from torch import nn
 
 from harness.loading.sizes import batches
-from harness.precision import precision
-from harness.schema import Case, CompilerOptions, Extras, Mode, Protocol, Status, Stream
-from harness.timing.step import Variant, replica
+from harness.protocol import CACHES, LIBRARY
+from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Status, Stream
+from harness.timing.start_up import LEAST_STEPS, STEPS, StartUp
+from harness.timing.step import Variant
 from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Of, failing, silent
+from tests.worker.planted import Of, Trial, failing, silent
 
 
 def session(stream: str, strategy: str, wrong: int = 0, *, accuracy: bool = True) -> Session:
@@ -108,8 +110,8 @@ def variant(batch: int, options: CompilerOptions, *, training: bool) -> Variant:
 
     torch.manual_seed(0)
     work = Workload(module=Seen(), args=(torch.randn(batch, 4),), target=torch.zeros(batch, 4), loss=loss)
-    program = replica(work, CPU, None, training=training, options=options)
-    return Variant(program, precision("float32", "cpu"), CPU)
+    mode = Mode.TRAINING if training else Mode.INFERENCE
+    return Trial(workload=work, dtype="float32", mode=mode).variant(options=options)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -146,3 +148,85 @@ def test_the_record_has_the_batch_that_was_built() -> None:
     built = Workload(module=Seen(), args=(torch.randn(4, 4),))
     facts, _ = Session(job, lambda _: None, lambda _: built).open()
     assert facts.batch_size == 4
+
+
+# -- a start-up race: what a process loads and stores, with torch's own files --------------------------
+
+
+def racing(candidate: str, start: str, stored: Path, *, accuracy: bool = False) -> Job:
+    protocol = Protocol(performance=False, accuracy=accuracy, start=start, stored=str(stored), threads=1)
+    return make_job(mode=Mode.INFERENCE, candidates=(candidate,), protocol=protocol)
+
+
+def race(asked: Job, scale: float = 1.0) -> Session:
+    def build(_: Case) -> Workload:
+        torch.manual_seed(0)
+        last = nn.Linear(8, 4)
+        with torch.no_grad():
+            last.weight.mul_(scale)
+        module = nn.Sequential(nn.Linear(8, 8), nn.GELU(), last)
+        return Workload(module=module, args=(torch.randn(4, 8),))
+
+    opened = Session(asked, silent, build)
+    opened.open()
+    return opened
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
+    torch._dynamo.reset()
+    return tmp_path
+
+
+def test_eager_is_raced_from_its_first_step(tmp_path: Path) -> None:
+    raced = race(racing("eager", "eager", tmp_path))
+    status, parity, numbers, _ = raced.prepare("eager")
+    assert (status, parity) == (Status.PASS_DUE_TO_SKIP, None)
+    assert len(raced.first_calls_s["eager"]) == STEPS
+    assert "compilation_latency_s" not in numbers
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slow_step_ends_the_race_early(tmp_path: Path) -> None:
+    protocol = replace(racing("eager", "eager", tmp_path).protocol, max_measure_s=0.0)
+    assert len(StartUp(protocol).steps(lambda: None, lambda: None)) == LEAST_STEPS
+
+
+@pytest.mark.slow
+def test_a_cold_start_writes_torch_s_cache_file_and_another_torch_finds_nothing_in_it(
+    caches: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other torch is a stand-in: only the part of the keys that names the build differs."""
+    from torch._inductor import codecache
+
+    stored = caches / "stored"
+    stored.mkdir()
+    first = race(racing("inductor", "cold", stored)).prepare("inductor")[2]
+    assert (stored / CACHES).stat().st_size > 1000
+    assert first["compile_cache_misses"]
+    for other, start in ((False, "own"), (True, "other")):
+        torch._dynamo.reset()
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(caches / start))
+        if other:
+            monkeypatch.setattr(codecache, "torch_key", lambda: b"another torch")
+        numbers = race(racing("inductor", "cache file", stored)).prepare("inductor")[2]
+        assert bool(numbers["compile_cache_hits"]) is not other
+        assert bool(numbers["compile_cache_misses"]) is other
+
+
+def test_a_file_that_torch_cannot_load_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / CACHES).write_bytes(b"no")
+    start_up = StartUp(racing("inductor", "cache file", tmp_path).protocol)
+    with pytest.raises(Exception, match=r".+"):
+        start_up.load()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+def test_a_package_that_computes_something_else_fails_parity(caches: Path) -> None:
+    opened = race(racing("aot_inductor", "cold", caches), scale=1.02)
+    opened.prepare("aot_inductor")
+    assert (caches / LIBRARY).exists()
+    loaded = race(racing("aot_inductor", "package", caches, accuracy=True))
+    assert failing(loaded.prepare("aot_inductor"))

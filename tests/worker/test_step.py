@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from harness import devices
-from harness.precision import precision
 from harness.program import forward_of
 from harness.schema import Mode, Setting
 from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
@@ -17,12 +16,11 @@ from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.workload import Workload
 from suites import huggingface, timm_models
-from tests.worker.planted import CPU, Trial, results, trial
+from tests.worker.planted import CPU, Block, Trial, results, trial
 
 
-def variant_of(work: Workload, dtype: str = "float32", *, training: bool = False) -> Variant:
-    kind = precision(dtype, "cpu")
-    return Variant(replica(work, CPU, kind.cast, training=training), kind, CPU)
+def variant_of(work: Workload, dtype: str = "float32", mode: Mode = Mode.INFERENCE, **more: Any) -> Variant:
+    return Trial(workload=work, dtype=dtype, mode=mode).variant(**more)
 
 
 # -- seeds ---------------------------------------------------------------------------------
@@ -188,7 +186,7 @@ def test_a_training_step_gives_the_gradients_of_one_backward_however_often_it_ru
 def test_an_input_that_wants_a_gradient_gets_a_fresh_one_each_step() -> None:
     x = torch.randn(4, 32, requires_grad=True)
     work = Workload(module=nn.Linear(32, 8), args=(x,), loss=lambda output, _: output.sum())
-    subject = variant_of(work, training=True)
+    subject = variant_of(work, mode=Mode.TRAINING)
     first = results(subject)["input_gradient.0.0"]
     subject.step()
     assert torch.equal(results(subject)["input_gradient.0.0"], first)
@@ -230,7 +228,7 @@ def test_autocast_covers_forward_and_loss_and_not_the_backward() -> None:
         return output.float().sum()
 
     work = Workload(module=Watched(4, 4), args=(torch.ones(2, 4),), loss=loss)
-    tensors = results(variant_of(work, "amp", training=True))
+    tensors = results(variant_of(work, "amp", Mode.TRAINING))
     assert seen == {"forward": True, "loss": True, "backward": False}
     assert tensors["output"].dtype is torch.bfloat16
     assert tensors["gradient.weight"].dtype is torch.float32
@@ -284,12 +282,11 @@ def test_sparse_gradients_are_compared_as_dense_ones() -> None:
         args=(torch.tensor([1, 1, 3]),),
         loss=lambda output, _: output.square().sum(),
     )
-    subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
-    gradient = results(subject.variant())["gradient.weight"]
-    assert gradient.layout is torch.strided
-    assert gradient.shape == (10, 4)
-    assert sorted(gradient.any(1).nonzero().flatten().tolist()) == [1, 3]
-    assert torch.equal(results(subject.variant())["gradient.weight"], gradient)
+    first, again = (results(variant_of(work, mode=Mode.TRAINING))["gradient.weight"] for _ in range(2))
+    assert first.layout is torch.strided
+    assert first.shape == (10, 4)
+    assert sorted(first.any(1).nonzero().flatten().tolist()) == [1, 3]
+    assert torch.equal(first, again)
 
 
 # -- sizes --------------------------------------------------------------------------------------------------
@@ -322,16 +319,6 @@ def test_channels_last_moves_weights_and_inputs_of_four_dimensions() -> None:
 # -- activation checkpointing -------------------------------------------------------------------
 
 
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = x + torch.sin(self.inner(x))
-        return result
-
-
 def in_blocks(blocks: int) -> Workload:
     torch.manual_seed(0)
     module = nn.Sequential(*(Block() for _ in range(blocks)))
@@ -340,8 +327,7 @@ def in_blocks(blocks: int) -> Workload:
 
 def kept(work: Workload, *, checkpointing: bool) -> tuple[int, dict[str, torch.Tensor], tuple[str, ...]]:
     """Tensors that the forward keeps, results of the step, and what the copy says."""
-    program = replica(work, CPU, None, training=True, checkpointing=checkpointing)
-    variant = Variant(program, precision("float32", "cpu"), CPU)
+    variant = variant_of(work, mode=Mode.TRAINING, checkpointing=checkpointing)
     saved: list[torch.Tensor] = []
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -350,7 +336,7 @@ def kept(work: Workload, *, checkpointing: bool) -> tuple[int, dict[str, torch.T
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         tensors = results(variant)
-    return len(saved), tensors, program.said
+    return len(saved), tensors, variant.program.said
 
 
 def test_checkpointed_blocks_keep_less_and_compute_the_same() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from harness.schema import Case, Mode, Setting
 from suites import timm_models
 from tests.factories import known
+from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -38,10 +39,6 @@ def on_meta(name: str, scale: str = "full", **changes: Any) -> Workload:
     """Without memory or arithmetic."""
     with torch.device("meta"):
         return timm_models.build(case(name, scale, **changes))
-
-
-def trainable(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def loss_of(given: Workload, module: nn.Module) -> Tensor:

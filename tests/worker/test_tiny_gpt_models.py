@@ -18,6 +18,7 @@ from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 from suites.models.tl_transformer import Attention, TLTransformerConfig
 from tests.factories import known
+from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -35,20 +36,16 @@ def workload(name: str, *, batch_size: int = 2, seed: int = 0, mode: Mode = Mode
     return tiny_gpt.build(dataclasses.replace(case, batch_size=batch_size))
 
 
-def parameter_count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_parameter_count_is_exact(name: str) -> None:
     if name == "GPT2_124M":
         with torch.device("meta"):
             config = tiny_gpt.entries()[name].config
-            assert parameter_count(NanoGPT(NanoGPTConfig(**config))) == 124_373_760
+            assert trainable(NanoGPT(NanoGPTConfig(**config))) == 124_373_760
         return
     if name == "GPT_150k":
         assert tiny_gpt.entries()[name].parameters == pytest.approx(150_000, rel=0.01)
-    assert parameter_count(workload(name).module) == tiny_gpt.entries()[name].parameters
+    assert trainable(workload(name).module) == tiny_gpt.entries()[name].parameters
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

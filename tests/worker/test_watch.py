@@ -13,15 +13,19 @@ from harness.parity.calls import Expected, Row
 from harness.parity.data import FIRST_DATA
 from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
-from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import known, sampled
-from tests.worker.planted import changing, drawn, every, opened, refusing, truth_of, with_fault, workload
-
-
-def go_on(session: Session, rounds: int = 3) -> None:
-    session.warm_up()
-    session.measure(rounds)
+from tests.worker.planted import (
+    changing,
+    drawn,
+    every,
+    go_on,
+    opened,
+    refusing,
+    truth_of,
+    with_fault,
+    workload,
+)
 
 
 @pytest.mark.parametrize(("dtype", "mode"), sampled(3, ("float32", "amp"), (Mode.INFERENCE, Mode.TRAINING)))
