@@ -181,6 +181,10 @@ def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
     return Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
 
 
+def told(estimate: PairedEstimate) -> Verdict | None:
+    return verdict(estimate, estimate.p_value, Limits.of(PROTOCOL))
+
+
 # -- the tables ----------------------------------------------------------------------------------------
 
 THRESHOLD = 1 + PROTOCOL.noise_threshold
@@ -277,7 +281,7 @@ def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
     rows = []
     for cell in cells:
         estimates, processes = zip(*simulate(cell, repetitions), strict=True)
-        verdicts = Counter(verdict(each, each.p_value, Limits.of(PROTOCOL)) for each in estimates)
+        verdicts = Counter(map(told, estimates))
         share = {name: 100 * verdicts[name] / len(estimates) for name in Verdict}
         beyond = cell.truth > THRESHOLD + 1e-9
         false = share[Verdict.SLOWER] + (0 if beyond else share[Verdict.FASTER])

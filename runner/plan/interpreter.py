@@ -51,11 +51,16 @@ def worker_environment(
     environment.update(HUB_ONLINE if online else HUB_OFFLINE)
     environment.update(thread_variables(threads))
     if caches is not None:
-        environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
-        environment["TRITON_CACHE_DIR"] = str(caches / "triton")
+        environment.update(cache_settings(caches))
     if preload is not None:
         environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
     return environment
+
+
+def cache_settings(caches: Path) -> dict[str, str]:
+    """Environment variables that keep torch's compile caches in this folder."""
+    names = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    return {name: str(caches / folder) for name, folder in names.items()}
 
 
 def exit_name(code: int) -> str:
