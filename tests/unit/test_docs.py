@@ -88,7 +88,7 @@ def written_phases(tree: ast.Module) -> Iterator[str]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ("Activity", "Failure"):
                 words = [keyword.value for keyword in node.keywords if keyword.arg == "phase"]
-            words += node.args[:1] if name in ("_say", "_call", "attempting") else []
+            words += node.args[:1] if name in ("_say", "_call", "_checked", "attempting") else []
         elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "calls":
             words = [key for key in getattr(node.value, "keys", ()) if key is not None]
         yield from (str(w.value).replace("_", " ") for w in words if isinstance(w, ast.Constant))
