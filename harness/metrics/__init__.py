@@ -188,8 +188,11 @@ def _modules(when: str, extras: Extras) -> Iterator[tuple[str, ModuleType]]:
 def _all() -> Iterator[tuple[str, ModuleType]]:
     files = (file for folder in __path__ for file in Path(folder).glob("*.py"))
     for name in sorted(file.stem for file in files if not file.stem.startswith("_")):
+        module = None
         with _logged(name):  # a broken module loses only its own numbers
-            yield name, importlib.import_module(f"{__name__}.{name}")
+            module = importlib.import_module(f"{__name__}.{name}")
+        if module is not None:
+            yield name, module
 
 
 def _called_until_it_fails(name: str, read: Between, between: list[Between]) -> Between:

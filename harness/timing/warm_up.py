@@ -11,7 +11,8 @@ from harness.timing.measure import has_settled
 from harness.timing.rounds import Recompilations
 
 MOST_ROUNDS = 12
-LEAST_S, MOST_S = 1.0, 10.0  # of the load, and of the rounds
+LEAST_S = 1.0  # of the load
+MOST_S = 10.0  # of the load, and of the rounds
 EVERY_S = 0.1  # of each variant in a turn
 LOOKS = 4  # readings that must agree, one after each turn
 SPREAD = 0.03  # of clock and power, largest to smallest

@@ -152,6 +152,11 @@ def _alone(config: RunConfig) -> list[str]:
     return [name for name in config.compilers if not with_ranks(name)]
 
 
+def _too_few(protocol: Protocol) -> bool:
+    least = protocol.min_rounds
+    return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
+
+
 NAME = re.compile(r"<([\w.]+)(?:=(\w+))?>")
 """In the sentence of a rule: the name of a setting, or of a setting with this value."""
 
@@ -213,7 +218,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
-    "them out": lambda c: (c.protocol.repeat or math.inf) < c.protocol.min_rounds != Protocol().min_rounds,
+    "them out": lambda c: _too_few(c.protocol),
     "<protocol.max_rounds>={c.protocol.max_rounds} is less than min_rounds={c.protocol.min_rounds}": (
         lambda c: c.protocol.max_rounds < c.protocol.min_rounds
     ),

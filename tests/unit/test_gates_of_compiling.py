@@ -16,7 +16,7 @@ from runner.runs.compare.accepted import Accepted, accepted_in, without_accepted
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
-from runner.runs.compare.of_run import gates_of_run, run_results
+from runner.runs.compare.of_run import gates_of_run, run_result
 from tests.command_line import refused
 from tests.factories import compiled_cold, make_environments, make_job, make_record
 from tests.unit.test_changes import MODELS, compared, gated, write
@@ -60,7 +60,8 @@ def test_memory_and_recompilations(tmp_path: Path) -> None:
 
 
 def results(records: list[Record], *words: str) -> list[tuple[str, ...]]:
-    return [result.cases for result in run_results(summarize(records), gates_asked(words))]
+    summary = summarize(records)
+    return [run_result(summary, gate).cases for gate in gates_asked(words)]
 
 
 def test_a_run_alone_has_gates() -> None:
@@ -140,7 +141,7 @@ def test_a_gate_of_a_run_without_its_data_is_refused(words: str) -> None:
     record = make_record(make_job())
     (gate,) = gates_of_run([words], environments=False, compile_runs=False)
     with pytest.raises(UsageError, match="no result that passed has the data for this gate"):
-        run_results(summarize([replace(record, metrics={})]), [gate])
+        run_result(summarize([replace(record, metrics={})]), gate)
 
 
 def test_brackets_of_a_line_that_a_gate_printed_are_text() -> None:

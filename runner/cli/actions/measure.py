@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +88,11 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
     from runner.analysis.derive import summarize
     from runner.runs.compare.accepted import without_accepted
     from runner.runs.compare.gates import answered
-    from runner.runs.compare.of_run import run_results
+    from runner.runs.compare.of_run import run_result
     from runner.runs.compare.output import print_result
 
     summary = summarize(folder.read().records)
-    outcomes, refusals = answered(request.gates, lambda gate: run_results(summary, [gate])[0])
+    outcomes, refusals = answered(request.gates, partial(run_result, summary))
     results = without_accepted(outcomes, request.accepted, datetime.now(timezone.utc).date())
     for result in results:
         print_result(result, console)

@@ -32,14 +32,12 @@ def gates_of_run(words: Sequence[str], *, environments: bool, compile_runs: bool
     return gates
 
 
-def run_results(summary: Summary, gates: Sequence[Gate]) -> list[GateResult]:
-    """One result for each gate. Records that did not pass have failed already, and count here for nothing.
+def run_result(summary: Summary, gate: Gate) -> GateResult:
+    """The result of one gate. Records that did not pass have failed already, and count here for nothing.
 
     ``UsageError`` if the run lacks the data for a gate.
     """
-    return [
-        _compile(summary, gate) if gate.kind == "compile" else _of_records(summary, gate) for gate in gates
-    ]
+    return _compile(summary, gate) if gate.kind == "compile" else _of_records(summary, gate)
 
 
 def _of_records(summary: Summary, gate: Gate) -> GateResult:
