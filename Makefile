@@ -52,7 +52,7 @@ smoke-inductor: $(STAMP)
 # the same command continues, on the same kind of processor only. Exit code 1 (a model failed) does not end the series
 WHOLE := results/headline-whole-cpu/models.csv
 PART = $(lastword $(subst -, ,$@))
-WHOLE_PLAN = --scale=full --dtypes=$(DTYPES) --batch-size-file=$(WHOLE) \
+WHOLE_PLAN = --scale=full --processes=1 --dtypes=$(DTYPES) --batch-size-file=$(WHOLE) \
 	--only=$(shell awk -F, 'NR % 4 == $(PART) {print $$1}' $(WHOLE) | paste -sd,)
 DTYPES ?= float32,bfloat16
 PARTS := 1 2 3 0
@@ -63,7 +63,7 @@ headline: $(PARTS:%=headline-%)
 $(PARTS:%=headline-%): headline-%: headline-inference-% headline-training-%
 $(INFERENCE): PLAN = --inference $(WHOLE_PLAN) --compilers='aot_eager,inductor,inductor[freezing=True]'
 $(TRAINING): PLAN = --training $(WHOLE_PLAN) --compilers=aot_eager,inductor
-small: PLAN = --inference --training --scale=small --dtypes=float32 --compilers=aot_eager,inductor --threads=1 --allocator=both
+small: PLAN = --inference --training --scale=small --processes=1 --dtypes=float32 --compilers=aot_eager,inductor --threads=1 --allocator=both
 RUN_OR_RESUME = $(RUN) runner.py $(if $(wildcard logs/$@/run.json),--resume=logs/$@,\
 	--suites=tiny_gpt,timm_models,huggingface --devices=cpu --output-dir=logs/$@ $(PLAN))
 $(INFERENCE) $(TRAINING): $(STAMP)

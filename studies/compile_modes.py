@@ -76,6 +76,7 @@ def flags_of(part: str, options: CompileModesOptions, more: Sequence[str]) -> li
         "--compilers": ",".join(MODES),
         "--scale": "full",
         "--timeout": "3600",
+        "--processes": "1",
         **({"--threads": str(options.threads)} if options.threads else {}),
         **(QUICK if options.quick else (ON_CPU if cpu else ON_GPU)[part]),
     }

@@ -10,12 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.protocol import AUTO
 from harness.schema import Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS
 from runner.engine import JobContext, Pause, Place
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
-from runner.engine.processes import Steps, with_fresh_runs, with_processes
+from runner.engine.processes import PROCESS_FILES, Steps, with_fresh_runs, with_processes
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
@@ -47,12 +48,16 @@ class Workers:
     cpus: tuple[int, ...] = ()
 
     def of(self, job: Job) -> Workers:
-        """Without the pool, if processes need different memory layouts, or environments equal conditions."""
-        several = job.protocol.processes != 1 or job.extras.allocator == BOTH or job.extras.times_compiling
+        """Without the pool, if processes need different memory layouts, or environments equal conditions.
+
+        Of ``--processes=auto``, the first is forked, as it may be the only one.
+        """
+        fixed = job.protocol.performance and job.protocol.processes not in (1, AUTO)
+        several = fixed or job.extras.allocator == BOTH or job.extras.times_compiling
         return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:
-        if self.pool is not None:
+        if self.pool is not None and not job.protocol.process:
             return ForkedStart(pool=self.pool, suite=job.case.suite, device=job.device)
         return fresh_start(*(environment.python for environment in job.environments))
 
@@ -90,6 +95,8 @@ def measure_in_turns(job: Job, context: JobContext, log: Path, workers: Workers 
             long = any(map(was_shortened, (log, *log.parent.glob(f"{FOLDER}/*/{log.name}"))))
             yield replace(record, notes=(*record.notes, LONG_LOG)) if long else record
             missing.remove(record.candidate)
+        for path in () if missing else log.parent.glob(PROCESS_FILES):
+            path.unlink(missing_ok=True)
     except UsageError:
         raise
     except Exception as error:
@@ -136,7 +143,7 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
             return JobRun(again, launch, replace(context, candidates=candidates, place=place)).run()
 
         candidates = context.candidates if part.candidates == job.candidates else part.candidates
-        return with_processes(part, candidates, measure, context.stop)
+        return with_processes(part, candidates, measure, context.stop, log.parent)
 
     return with_fresh_runs(job, context.candidates, run, log.parent, context.stop)
 

@@ -51,24 +51,48 @@ from runner.engine.executors import Stop
 from runner.engine.stopping import more_processes
 from runner.plan.allocators import BOTH, SYSTEM
 from runner.plan.environments.plan import EAGER, split_candidate
+from runner.store.record_file import append_record, read_records
 
 Steps = Iterator[Record | Pause]
 Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
 """Measures these candidates of a job in a fresh process."""
 
+PROCESS_FILES = "process-*.jsonl"
+"""In the job's folder, until it has its records: those of each process, with which a resumed run goes on."""
 
-def with_processes(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop) -> Steps:
+
+def with_processes(
+    job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop, folder: Path
+) -> Steps:
     """The job's records, each with the samples of ``job.protocol.processes`` processes, with pauses between.
 
+    Those of processes that have ended are kept in ``folder``, and not measured again.
     Every process checks parity, with its late check; metrics are those of the first. Compilations of later
     processes, which share the compile caches unless every worker has its own, are kept. A candidate that
     fails in any process has failed. With ``auto``, processes are added for the candidates whose open verdict
     they can close. With ``--allocator=both``, processes with malloc as the system has it follow.
     """
     several = job.protocol.performance and job.protocol.processes != 1
-    steps: Steps = _several(job, candidates, measure, stop) if several else measure(job, candidates)
+    kept = _kept(measure, folder)
+    steps: Steps = _several(job, candidates, kept, stop) if several else measure(job, candidates)
     both = job.protocol.performance and job.extras.allocator == BOTH
     yield from _with_system(job, steps, measure, stop) if both else steps
+
+
+def _kept(measure: Measure, folder: Path) -> Measure:
+    """``measure``, which keeps each record in the folder, and takes it from there."""
+
+    def measured(job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+        path = folder / PROCESS_FILES.replace("*", str(job.protocol.process + 1))
+        records = read_records(path).records if path.exists() else ()
+        yield from (record for record in records if record.candidate in candidates)
+        left = tuple(name for name in candidates if name not in {record.candidate for record in records})
+        for record in measure(job, left) if left else ():
+            folder.mkdir(parents=True, exist_ok=True)  # a model may have removed it
+            append_record(path, record)
+            yield record
+
+    return measured
 
 
 def _several(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop) -> Steps:

@@ -24,16 +24,18 @@ from runner.plan.compilers import (
     autotunes,
     named_compilers,
 )
-from runner.plan.config import QUICK, SUITES, RunConfig, Where
+from runner.plan.config import QUICK, SUITES, USUAL, RunConfig, Where
 from runner.plan.settings import FLAGS, Names, read, row_at, value_of
 
 TORCHBENCH = "torchbench"
+SEARCHES = {"why", "tune", "bisect"}
+"""Actions that measure many variants, each in one process."""
 
 
 def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     """The checked configuration. ``UsageError`` that names the wrong flag."""
-    base = RunConfig(protocol=QUICK) if "quick" in given else RunConfig()
-    config = read(base, given)
+    usual = Protocol() if SEARCHES & given.keys() else USUAL
+    config = read(RunConfig(protocol=QUICK if "quick" in given else usual), given)
     chosen = config.compilers
     asked = any(compiler.key in given for compiler in COMPILERS)
     if not asked and all(devices.of(device).has_graphs for device in config.devices):

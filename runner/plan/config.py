@@ -11,6 +11,7 @@ from typing import Any
 
 from harness import devices
 from harness.loading.suite_files import suite_names
+from harness.protocol import AUTO
 from harness.schema import (
     DTYPES,
     LOSSES,
@@ -294,6 +295,9 @@ class RunConfig:
         help="a name for this run; run.json keeps it and --history shows it (may be repeated)",
     )
 
+
+USUAL = Protocol(processes=AUTO)
+"""A run of the command line: as many processes as the verdicts need."""
 
 QUICK = dataclasses.replace(Protocol(), min_rounds=10, max_rounds=20, max_measure_s=3.0, ci_width=0.05)
 """``--quick``: enough rounds for a first look at the speed, too few for numbers to publish."""

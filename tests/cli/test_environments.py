@@ -12,7 +12,7 @@ from runner.plan.environments.code_folder import cache_root
 from tests.cli.command import TOYS, records, run_into, runner, statuses
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
-QUIET = ["-dcpu", "-n6", "-t1"]
+QUIET = ["-dcpu", "-n6", "-t1", "--processes=1"]
 
 
 def wrapper(path: Path, setting: str) -> Path:

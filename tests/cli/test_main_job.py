@@ -132,7 +132,8 @@ def build(case):
 def test_one_ctrl_c_ends_after_the_current_rounds_with_a_report(tmp_path: Path) -> None:
     folder, suite = tmp_path / "run", tmp_path / "gated.py"
     suite.write_text(GATED)  # its second model is built only after Ctrl-C
-    words = ["--training", f"--suites={suite}", "--compilers=eager", "-n6", f"--output-dir={folder}"]
+    words = ["--training", f"--suites={suite}", "--compilers=eager", "-n6", "--processes=1"]
+    words += [f"--output-dir={folder}"]
     process, written = begun(*words), folder / "records.jsonl"
     wait_until(lambda: written.exists() and written.stat().st_size)
     process.send_signal(signal.SIGINT)

@@ -44,7 +44,7 @@ def mine(folder: Path) -> Path:
 def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"
-    words = ["--training", "--compilers=eager", "-n", "6", "-dcpu", "--format=csv"]
+    words = ["--training", "--compilers=eager", "-n", "6", "--processes=1", "-dcpu", "--format=csv"]
     run_into(folder, "--model=my_models:make", "--model=my_models.py:named", *words, cwd=tmp_path)
     assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
     assert all(len(r["samples"]["baseline_s"]) == 6 for r in records(folder))

@@ -19,7 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.engine.processes import PROCESS_FILES
 from runner.store.record_file import CUT_SHORT, read_records
+from runner.store.run_folder import RECORDS
 from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, begun, wait_until
 from tests.cli.instant import UNDER_WAY
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
@@ -75,6 +77,7 @@ def check_whole(folder: Path, before: Path) -> None:
     assert len(lines) == len(EXPECTED)
     names = {file.name for file in folder.iterdir()}
     assert {"run.json", "report.md", "summary.json"} <= names
+    assert not [*folder.glob(f"cases/*/{PROCESS_FILES}")]
     assert not [name for name in names if name.endswith(".partial")]
 
 
@@ -232,9 +235,10 @@ def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, m
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.parametrize(("processes", "kept"), [("1", RECORDS), ("2", "cases/*one*/process-1.jsonl")])
 @pytest.mark.slow
-def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=one", "--only=hangs") as run:
+def test_ctrl_c_twice_ends_at_once(tmp_path: Path, processes: str, kept: str) -> None:
+    with started(tmp_path / "run", "--only=one", "--only=hangs", f"--processes={processes}") as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGINT)
         errors = known(run.stderr).readline()
@@ -247,7 +251,8 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
         assert f"--resume {tmp_path / 'run'}" in errors
         assert "Traceback" not in output + errors
         assert left_in(tmp_path) == []
-        assert len(read_records(tmp_path / "run" / "records.jsonl").records) == 2
+        (path,) = (tmp_path / "run").glob(kept)
+        assert len(read_records(path).records) == 2
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "compilers.py").write_text(COMPILERS, encoding="utf-8")
     compilers = ",".join(["aot_eager", *(f"compilers.py:{name}" for name in NAMES)])
     words = ["--model=models.py:make", "--training", "--ddp=2", f"--compilers={compilers}", "-dcpu", "-n2"]
-    done = runner(*words, "--threads=1", f"--output-dir={folder / 'run'}", cwd=folder)
+    done = runner(*words, "--threads=1", "--processes=1", f"--output-dir={folder / 'run'}", cwd=folder)
     return folder, done.stdout + done.stderr
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json
+from harness.protocol import AUTO
 from harness.schema import Job, Protocol
 from runner.cli.commands import job_command
-from runner.plan.config import QUICK
+from runner.plan.config import QUICK, USUAL
 from runner.store import invocation
 from tests.command_line import config_of_words, planned
 from tests.factories import make_job
@@ -25,8 +26,19 @@ def test_quick_and_processes_are_in_the_command() -> None:
     quick = make_job(suite="ops", protocol=dataclasses.replace(QUICK, processes=5))
     assert job_command(quick).startswith("python suites/ops.py --quick --training ")
     assert job_command(quick).endswith("--seed=1337 --processes=5")
-    nearly = make_job(suite="ops", protocol=Protocol(max_rounds=20))
-    assert job_command(nearly).endswith("--seed=1337 --protocol=max_rounds=20")
+    single = make_job(suite="ops", protocol=Protocol(max_rounds=20))
+    assert job_command(single).endswith("--seed=1337 --protocol=max_rounds=20 --processes=1")
+    usual = make_job(suite="ops", protocol=dataclasses.replace(USUAL, max_rounds=20))
+    assert job_command(usual).endswith("--seed=1337 --protocol=max_rounds=20")
+
+
+@pytest.mark.parametrize(
+    ("words", "processes"),
+    [("", AUTO), ("--quick", 1), ("--quick --processes=auto", AUTO), ("--processes=3", 3), ("--why", 1)],
+)
+def test_a_run_has_the_processes_that_its_verdicts_need(words: str, processes: int) -> None:
+    config = config_of_words(f"--suites=ops --training {words}".split())
+    assert config.protocol.processes == processes
 
 
 def test_where_it_is_installed_the_command_is_torchduet(

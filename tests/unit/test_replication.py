@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -26,13 +28,22 @@ class Run:
     """Processes of a job in which ``measure`` gives the records."""
 
     def __init__(
-        self, processes: int, measure: Measure = sampled, only: str = "ab", most: int = 99, **changes: Any
+        self,
+        processes: int,
+        measure: Measure = sampled,
+        only: str = "ab",
+        most: int = 99,
+        folder: Path | None = None,
+        **changes: Any,
     ) -> None:
         self.jobs: list[Job] = []
         self.asked: list[tuple[str, ...]] = []
         self.measure = measure
         job = make_job(candidates=("a", "b"), protocol=Protocol(processes=processes), **changes)
-        self.steps = [*with_processes(job, (*only,), self.process, lambda: len(self.jobs) == most)]
+        with TemporaryDirectory() as new:
+            place = folder or Path(new)
+            steps = with_processes(job, (*only,), self.process, lambda: len(self.jobs) == most, place)
+            self.steps = [*steps]
         self.records = {step.candidate: step for step in self.steps if isinstance(step, Record)}
 
     def process(self, job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
@@ -131,6 +142,24 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
     assert least <= count <= most
     assert len(known(run.records["a"].samples).rounds_by_process) == (count if count > 1 else 0)
     assert [job.protocol.process for job in run.jobs] == list(range(count))
+
+
+@pytest.mark.parametrize("processes", [3, AUTO])
+def test_a_run_that_is_killed_goes_on_after_its_last_process(processes: int, tmp_path: Path) -> None:
+    def killed(job: Job, candidate: str, number: int) -> Record:
+        if (number, candidate) == (2, "b"):
+            raise KeyboardInterrupt
+        return sampled(job, candidate, number, speedup=1.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        Run(processes, killed, folder=tmp_path)
+    resumed = Run(processes, lambda *process: sampled(*process, speedup=1.0), folder=tmp_path)
+    assert resumed.asked[0] == ("b",)  # of the second process; the first and a's second are kept
+    assert resumed.jobs[0].protocol.process == 1
+    for record in resumed.records.values():
+        assert known(record.samples).rounds_by_process[:2] == (
+            (11, 12) if record.candidate == "a" else (11, 11)
+        )
 
 
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:

@@ -33,7 +33,7 @@ from runner.cli.parser import given
 from runner.errors import UsageError
 from runner.plan import allocators
 from runner.plan.checks import run_config
-from runner.plan.config import QUICK, RunConfig, Selection, Where
+from runner.plan.config import QUICK, USUAL, RunConfig, Selection, Where
 from runner.plan.environments.plan import named as in_environments
 from runner.plan.environments.spec import EnvSpec
 from runner.plan.partition import Partition
@@ -128,7 +128,7 @@ def strategy(kind: type, prefix: str = "") -> st.SearchStrategy[Any]:
 def test_a_run_to_words_and_back(config: RunConfig) -> None:
     config = replace(config, protocol=possible(config.protocol))
     quick = config.selection.quick
-    base = RunConfig(protocol=QUICK) if quick else RunConfig()
+    base = RunConfig(protocol=QUICK if quick else USUAL)
     shown = replace(base, selection=Selection(quick=quick))
     typed = given(words(config, (["--quick"] if quick else [], shown)))
     assert read(base, typed) == config
