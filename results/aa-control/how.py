@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, folder: Path, seed: int) -> tuple[Compariso
     records = run_program(
         folder,
         *(f"--suites={options.suite}", f"--{options.mode}", f"--dtypes={options.dtype}", f"--seed={seed}"),
-        *("--compilers=eager", "--performance", f"--repeat={options.rounds}"),
+        *("--compilers=eager", "--performance", "--processes=1", f"--repeat={options.rounds}"),
         *([f"--batch-size={options.batch_size}"] if options.batch_size else []),
         *(f"--only={name}" for name in options.only or ("MLP_addition", "GPT_150k")),
     )

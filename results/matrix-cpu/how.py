@@ -46,7 +46,7 @@ MODELS = {
 MODES = ("inference", "training")
 COMPILERS = ("aot_eager", "inductor")
 TESTS = ("accuracy", "performance")
-CONDITIONS = ("--devices=cpu", "--dtypes=float32", "--scale=full", "--format=txt")
+CONDITIONS = ("--devices=cpu", "--processes=1", "--dtypes=float32", "--scale=full", "--format=txt")
 
 
 def main() -> None:

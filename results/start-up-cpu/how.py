@@ -47,7 +47,7 @@ def measured(folder: Path, candidates: list[str], rounds: int) -> dict[str, obje
     file.write_text(MODEL + code, encoding="utf-8")
     runner = Path(__file__).resolve().parents[2] / "runner.py"
     compilers = ",".join(f"{file}:{name}" for name in candidates)
-    words = [f"--model={file}:make", "--inference", "-dcpu", "-t1", "-n6", f"--compilers={compilers}"]
+    words = [f"--model={file}:make", "--inference", "-dcpu", "-t1", "-n6", "--processes=1", f"--compilers={compilers}"]
     command = [sys.executable, str(runner), *words, f"--compile-runs={rounds}", f"--output-dir={folder}"]
     subprocess.run(command, check=False, stdout=sys.stderr)
     return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
