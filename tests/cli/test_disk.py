@@ -106,7 +106,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         for room in (0, 12, 24, 36, 48):
             folder, filler = place / f"run{room}", there / "filler"
             filler.write_bytes(bytes((256 - room) * 1024 - 4096 * (room > 0)))
-            ended = server.run(*FLAGS, f"--output-dir={folder}")
+            ended = server.run(*FLAGS, "--processes=1", f"--output-dir={folder}")
             check_one_sentence(ended)
             assert "No space left on device" in ended.printed
             filler.unlink()
