@@ -75,12 +75,16 @@ def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_fil
     assert names() == in_file
 
 
+@pytest.mark.parametrize("process", [False, True])
 def test_a_run_is_not_continued_on_another_processor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], process: bool
 ) -> None:
     job = make_job("m")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
-    folder.append(make_record(job, "inductor"))
+    if process:
+        append_record(folder.open_case(job).with_name("process-1.jsonl"), make_record(job, "inductor"))
+    else:
+        folder.append(make_record(job, "inductor"))
     assert main(["--resume", str(folder.path)]) == 2
     assert "has results of Synthetic CPU, and this is" in capsys.readouterr().err
 

@@ -147,9 +147,13 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
 def _check_processor(folder: RunFolder) -> None:
     """``UsageError`` if the run has results of another processor, as ``--merge`` refuses it."""
-    if not folder.records_path.exists():
-        return  # the run was killed before its first record
-    here, cpus = cpu_model(), {record.environment.get("cpu") for record in folder.read().records}
+    from runner.engine.processes import PROCESS_FILES
+    from runner.store.record_file import read_records
+
+    # a run that was killed before its first record has no file of them
+    paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
+    known = [record for path in paths for record in read_records(path).records]
+    here, cpus = cpu_model(), {record.environment.get("cpu") for record in known}
     if others := sorted(str(cpu) for cpu in cpus - {None, here}):
         raise UsageError(
             f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {here}; "
