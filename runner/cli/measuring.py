@@ -25,6 +25,7 @@ from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.ahead import crowded
 from runner.engine.executors.local import LocalExecutor
+from runner.engine.processes import PROCESS_FILES
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.config import Where
@@ -116,6 +117,9 @@ def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, ex
                 if isinstance(event, Record):
                     folder.append(event)
                 seen.event(event)
+        if not stop():
+            for path in folder.path.glob(f"cases/*/{PROCESS_FILES}"):
+                path.unlink()
         return stop()
 
 

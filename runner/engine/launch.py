@@ -16,7 +16,7 @@ from harness.worker.limits import CPUS
 from runner.engine import JobContext, Pause, Place
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
-from runner.engine.processes import PROCESS_FILES, Steps, with_fresh_runs, with_processes
+from runner.engine.processes import Steps, with_fresh_runs, with_processes
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
@@ -95,8 +95,6 @@ def measure_in_turns(job: Job, context: JobContext, log: Path, workers: Workers 
             long = any(map(was_shortened, (log, *log.parent.glob(f"{FOLDER}/*/{log.name}"))))
             yield replace(record, notes=(*record.notes, LONG_LOG)) if long else record
             missing.remove(record.candidate)
-        for path in () if missing else log.parent.glob(PROCESS_FILES):
-            path.unlink(missing_ok=True)
     except UsageError:
         raise
     except Exception as error:

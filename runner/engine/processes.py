@@ -58,7 +58,7 @@ Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
 """Measures these candidates of a job in a fresh process."""
 
 PROCESS_FILES = "process-*.jsonl"
-"""In the job's folder, until it has its records: those of each process, with which a resumed run goes on."""
+"""In the job's folder, until the run ends: the records of each process, with which a resumed run goes on."""
 
 
 def with_processes(
