@@ -21,6 +21,7 @@ from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.family import assumed_today
 from runner.store.record_file import read_records
@@ -279,6 +280,22 @@ def causes() -> Iterator[str]:
                 yield short.replace(" (inference, float32, cpu)", ", inference")
 
 
+def controls() -> tuple[str, str]:
+    """What README and STATISTICS say of eager against itself, in all committed records."""
+    replay = load_file(ROOT / "results" / "calibration" / "replay.py")
+    rows = {name: counts for name, *counts in replay.rows(sorted((ROOT / "results").iterdir()))}
+    (count, held, called, *_), (busy, _, called_busy, *_) = rows["all"], rows["aa-busy-cpu"]
+    low, high, share = (f"{100 * part:.1f}" for part in (*wilson(called, count), called / count))
+    quiet = f"{called - called_busy} of {count - busy:,}"
+    in_readme = f"{called} of {count:,} comparisons were called faster or slower ({called_busy} of {busy} on"
+    in_statistics = (
+        f"Of {count:,} sequences of eager beside a second eager, each judged as one process, the interval "
+        f"holds 1 in {held:,}, and {called} ({share} % [{low}, {high}]) are called *faster* or *slower*: on "
+        f"quiet machines {quiet}, beside a core that another program saturates {called_busy} of {busy}."
+    )
+    return in_readme, in_statistics
+
+
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
     records, of_whole = [*records_below(SMALL)], [*records_below(WHOLE)]
@@ -290,12 +307,15 @@ def lines() -> dict[str, list[str]]:
     (calibration,) = calibrated([*records_below(CALIBRATION)])
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
+    in_readme, in_statistics = controls()
     return {
         "README.md": [
             *first_page(whole, WHOLE_NAME),
             *first_page(bfloat16, BFLOAT16_NAME),
             *first_page(all_small, SMALL_NAME),
+            in_readme,
         ],
+        "docs/STATISTICS.md": [in_statistics],
         "docs/RESULTS.md": [
             *whole_rows(whole, WHOLE_NAME),
             *whole_rows(bfloat16, BFLOAT16_NAME),

@@ -44,7 +44,8 @@ def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:
             yield from ((tau, part) for part in np.split(logs, ends))
 
 
-def replay(folders: Sequence[Path]) -> None:
+def rows(folders: Sequence[Path]) -> list[tuple[object, ...]]:
+    """Of each folder, and of all: name, sequences, how many intervals hold 1, how many are called, ..."""
     estimates = {
         folder.name: [
             judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=tau))
@@ -54,10 +55,7 @@ def replay(folders: Sequence[Path]) -> None:
         for folder in folders
     }
     estimates["all"] = [one for members in estimates.values() for one in members]
-    headers = ("run", "sequences", "interval holds 1", "faster or slower", "same", "unsteady", "widened")
-    print("\nstored A/A sequences\n")
-    rows = [replayed(name, members) for name, members in estimates.items() if members]
-    print(tabulate(rows, headers=headers), flush=True)
+    return [replayed(name, members) for name, members in estimates.items() if members]
 
 
 def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ...]:
@@ -69,4 +67,7 @@ def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ..
 
 
 if __name__ == "__main__":
-    replay([Path(word) for word in sys.argv[1:]] or sorted((ROOT / "results").iterdir()))
+    folders = [Path(word) for word in sys.argv[1:]] or sorted((ROOT / "results").iterdir())
+    headers = ("run", "sequences", "interval holds 1", "faster or slower", "same", "unsteady", "widened")
+    print("\nstored A/A sequences\n")
+    print(tabulate(rows(folders), headers=headers))
