@@ -7,6 +7,7 @@ a row or a digit of its own. The averages are over both processors, and a senten
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -280,6 +281,14 @@ def causes() -> Iterator[str]:
                 yield short.replace(" (inference, float32, cpu)", ", inference")
 
 
+def explained(rows: Sequence[str]) -> Iterator[str]:
+    """What RESULTS says of these rows of ``causes``: how many models of small scale are explained."""
+    ends = [row.split(" | ")[2:4] for row in rows if ", whole |" not in row]
+    counts = Counter(cause if cause == "not explained" else end for cause, end in ends)
+    yield f"{len(ends)} are slower again: {counts['explained']} are explained"
+    yield f"{counts['suspected']} suspected, {counts['not explained']} not explained."
+
+
 def controls() -> tuple[str, str]:
     """What README and STATISTICS say of eager against itself, in all committed records."""
     replay = load_file(ROOT / "results" / "calibration" / "replay.py")
@@ -308,6 +317,7 @@ def lines() -> dict[str, list[str]]:
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
+    slower = [*causes()]
     return {
         "README.md": [
             *first_page(whole, WHOLE_NAME),
@@ -320,7 +330,8 @@ def lines() -> dict[str, list[str]]:
             *whole_rows(whole, WHOLE_NAME),
             *whole_rows(bfloat16, BFLOAT16_NAME),
             passes(all_small),
-            *causes(),
+            *slower,
+            *explained(slower),
         ],
         "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
         "docs/BIAS.md": [
