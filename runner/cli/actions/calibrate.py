@@ -23,7 +23,7 @@ FEWEST_PROCESSES = 3
 FLAG = flag(
     "--calibrate",
     group=Group.ACTIONS,
-    help="measure how much speedups vary between processes of this machine (20 to 40 minutes); later runs "
+    help="measure how much speedups vary between processes of this machine (10 to 40 minutes); later runs "
     "use it",
 )
 FLAGS = (FLAG,)
