@@ -295,12 +295,12 @@ def controls() -> tuple[str, str]:
     rows = {name: counts for name, *counts in replay.rows(sorted((ROOT / "results").iterdir()))}
     (count, held, called, *_), (busy, _, called_busy, *_) = rows["all"], rows["aa-busy-cpu"]
     low, high, share = (f"{100 * part:.1f}" for part in (*wilson(called, count), called / count))
-    quiet = f"{called - called_busy} of {count - busy:,}"
+    elsewhere = f"{called - called_busy} of {count - busy:,} elsewhere"
     in_readme = f"{called} of {count:,} comparisons were called faster or slower ({called_busy} of {busy} on"
     in_statistics = (
         f"Of {count:,} sequences of eager beside a second eager, each judged as one process, the interval "
-        f"holds 1 in {held:,}, and {called} ({share} % [{low}, {high}]) are called *faster* or *slower*: on "
-        f"quiet machines {quiet}, beside a core that another program saturates {called_busy} of {busy}."
+        f"holds 1 in {held:,}, and {called} ({share} % [{low}, {high}]) are called *faster* or *slower*: "
+        f"{called_busy} of {busy} beside a core that another program saturates, {elsewhere}."
     )
     return in_readme, in_statistics
 

@@ -3,8 +3,8 @@
     python results/calibration/replay.py                                  # all stored sequences
     python results/calibration/replay.py results/aa-control results/aa-precision ...
 
-Nothing is stopped, everything is judged as one process. Kept beside the results of the simulation. No check
-covers it: it may need the program of its day (2026-11-26).
+Nothing is stopped, everything is judged as one process. ``docs/numbers.py`` takes the counts of two pages from
+``rows``. Kept beside the results of the simulation.
 """
 
 import json

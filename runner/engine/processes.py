@@ -80,7 +80,7 @@ def with_processes(
 
 
 def _kept(measure: Measure, folder: Path) -> Measure:
-    """``measure``, which keeps each record in the folder, and takes it from there."""
+    """Measures only candidates whose record of this process is not in the folder, and puts it there."""
 
     def measured(job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
         path = folder / PROCESS_FILES.replace("*", str(job.protocol.process + 1))
