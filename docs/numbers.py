@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +25,12 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.family import assumed_today
+from runner.runs.why.words import overview_text
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, GroupSummary
+    from runner.runs.why.explain import Why
     from runner.store.calibrations import Calibration
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,6 +128,35 @@ def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
             f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models} after "
             f"{steps(even.median_of_paying)}; over all models {steps(even.median)} |"
         )
+
+
+def chosen(whole: Numbers, bfloat16: Numbers) -> str:
+    """How many of the whole models are measured, in each mode and precision."""
+    both = ((whole, WHOLE_NAME, "float32"), (bfloat16, BFLOAT16_NAME, "bfloat16"))
+    trained = (f"{n.groups['inductor', suite, MODES[1]].total} in {dtype}" for n, suite, dtype in both)
+    count = whole.groups["inductor", WHOLE_NAME, MODES[0]].total
+    return f"{count} models in inference; in training {' and '.join(trained)}"
+
+
+def batches(records: Iterable[Record]) -> str:
+    """The batch sizes that most whole models have, in two suites."""
+    sizes: dict[str, Counter[object]] = {suite: Counter() for suite in SUITES}
+    for record in records:
+        sizes[record.job.case.suite][record.job.case.batch_size] += 1
+    images, text, _ = (counted.most_common(1)[0][0] for counted in sizes.values())
+    return f"batch {text} for text (of the published length), {images} for images"
+
+
+def made_with(records: Iterable[Record]) -> str:
+    """The versions that made these records, and the days."""
+    # no build of torch's; the first two parts of Python's version
+    packages = {"torch": r"([^+]+)", "transformers": "(.+)", "timm": "(.+)", "python": r"(\d+\.\d+)"}
+    made = pd.DataFrame([{**record.environment, "day": record.started} for record in records])
+    seen = {name: made[name].dropna().str.extract(part)[0].unique() for name, part in packages.items()}
+    seen["Python"] = seen.pop("python")
+    versions = [f"{name} {' and '.join(texts)}" for name, texts in seen.items()]
+    days = pd.to_datetime(made["day"])
+    return f"{', '.join(versions)}, {days.min():%-d} to {days.max():%-d %B %Y}"
 
 
 def passes(all_small: Numbers) -> str:
@@ -269,24 +300,41 @@ def by_processor(records: Sequence[Record]) -> str:
     )
 
 
-def causes() -> Iterator[str]:
+def causes(explanations: Mapping[Path, Why]) -> Iterator[str]:
     """The rows of RESULTS's table of slower models: of ``--why``, where the model was slower again."""
-    tables = load_file(ROOT / "results" / "why-cpu" / "tables.py")
-    explanations = tables.explanations().items()
     for whole, words in ((True, ", whole"), (False, "")):
-        whys = [why for folder, why in explanations if folder.name.endswith("_whole") is whole]
-        for row in tables.overview_text(whys).splitlines()[2:]:
+        whys = [why for folder, why in explanations.items() if folder.name.endswith("_whole") is whole]
+        for row in overview_text(whys).splitlines()[2:]:
             if "| no loss |" not in row:
                 short = row.replace(" (small)", "").replace(" (training, float32, cpu)", words)
                 yield short.replace(" (inference, float32, cpu)", ", inference")
 
 
-def explained(rows: Sequence[str]) -> Iterator[str]:
-    """What RESULTS says of these rows of ``causes``: how many models of small scale are explained."""
+def explained(
+    rows: Sequence[str], whys: Mapping[Path, Why], whole: Numbers, all_small: Numbers
+) -> Iterator[str]:
+    """What RESULTS says of these rows of ``causes``: how many slower models are explained."""
+    slower = whole.of("inductor", WHOLE_NAME, "training").query("verdict == 'slower'")["name"]
+    run = [name for name in slower if any(folder.name == f"{name}_whole" for folder in whys)]
+    yield (
+        f"{len(slower)} whole models are slower in training with Inductor in float32, "
+        f"and `--why` was run with {len(run)} of these"
+    )
     ends = [row.split(" | ")[2:4] for row in rows if ", whole |" not in row]
     counts = Counter(cause if cause == "not explained" else end for cause, end in ends)
-    yield f"{len(ends)} are slower again: {counts['explained']} are explained"
-    yield f"{counts['suspected']} suspected, {counts['not explained']} not explained."
+    below = {
+        f"{name}{'' if mode == 'training' else f'_{mode}'}"
+        for mode in MODES
+        for name in all_small.of("inductor", SMALL_NAME, mode).query("speedup < 1")["name"]
+    }
+    verdicts = Counter(why.plain.verdict for folder, why in whys.items() if folder.name in below)
+    small, faster, same = verdicts.total(), verdicts[Verdict.FASTER], verdicts[Verdict.SAME]
+    yield (
+        f"with {small} that are below 1.00x [at small scale](SMALL_SCALE.md): {len(ends)} are slower "
+        f"again ({counts['explained']} explained, {counts['suspected']} suspected, "
+        f"{counts['not explained']} not explained), {faster} is faster, {same} the same, and "
+        f"{small - len(ends) - faster - same} are not decided."
+    )
 
 
 def controls() -> tuple[str, str]:
@@ -317,12 +365,17 @@ def lines() -> dict[str, list[str]]:
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
-    slower = [*causes()]
+    explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
+    slower = [*causes(explanations)]
     return {
         "README.md": [
             *first_page(whole, WHOLE_NAME),
             *first_page(bfloat16, BFLOAT16_NAME),
             *first_page(all_small, SMALL_NAME),
+            chosen(whole, bfloat16),
+            batches(of_whole),
+            f"the coverage of {all_small.groups['inductor', SMALL_NAME, 'training'].total} models",
+            f"({len({r.job.key for r in on_epyc})} in training: EPYC)",
             in_readme,
         ],
         "docs/STATISTICS.md": [in_statistics],
@@ -331,9 +384,16 @@ def lines() -> dict[str, list[str]]:
             *whole_rows(bfloat16, BFLOAT16_NAME),
             passes(all_small),
             *slower,
-            *explained(slower),
+            *explained(slower, explanations, whole, all_small),
+            chosen(whole, bfloat16),
+            made_with([*of_whole, *in_bfloat16]),
         ],
-        "docs/SMALL_SCALE.md": [*small_rows(small), *sentences(small, all_small), by_processor(records)],
+        "docs/SMALL_SCALE.md": [
+            *small_rows(small),
+            *sentences(small, all_small),
+            by_processor(records),
+            made_with(records),
+        ],
         "docs/BIAS.md": [
             *whole_and_small(whole, all_small),
             *processor_and_precision(whole, avx512, bfloat16),

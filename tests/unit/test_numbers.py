@@ -1,10 +1,11 @@
 """The numbers of README and the pages of results against the committed records."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from docs.numbers import lines
+from docs.numbers import SMALL, lines, records_below
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # reads 860 records and 180 of --why
@@ -29,3 +30,32 @@ def test_no_row_with_a_speedup_is_without_records(page: str, needed: dict[str, l
     rows = [line for line in lines_of_page if line.startswith("|") and "x [" in line]
     assert [row for row in rows if row not in needed[page]] == []
     assert rows
+
+
+CONDITIONS = {
+    *("95", "100", "10-90", "20", "1", "2", "8", "24", "26", "2026", "2,048", "2.13"),
+    *(
+        "AVX2",
+        "AVX-512",
+        "bfloat16",
+        "whole-bfloat16",
+        "float32",
+        "fp64",
+        "204",
+        "3.10-3.13",
+        "1e-3",
+        "1.00x",
+    ),
+}
+"""What pages say with digits that are no results: settings, versions, days."""
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/RESULTS.md"])
+def test_no_digit_is_without_records(page: str, needed: dict[str, list[str]]) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").replace("\N{EN DASH}", "-").split())
+    for line in sorted(needed[page], key=len, reverse=True):
+        text = text.replace(" ".join(line.replace("\N{EN DASH}", "-").split()), "")
+    text = re.sub(r"\]\([^)]*\)|```.*?```|`[^`]*`", " ", text)  # addresses and commands
+    names = {record.job.case.name for record in records_below(SMALL)}
+    words = {word.strip(".,;:()*[]|") for word in text.split() if any(map(str.isdigit, word))}
+    assert words - names - CONDITIONS == set()
