@@ -307,6 +307,7 @@ def causes(explanations: Mapping[Path, Why]) -> Iterator[str]:
         for row in overview_text(whys).splitlines()[2:]:
             if "| no loss |" not in row:
                 short = row.replace(" (small)", "").replace(" (training, float32, cpu)", words)
+                short = short.replace(" (training, bfloat16, cpu)", f"{words}, bfloat16")
                 yield short.replace(" (inference, float32, cpu)", ", inference")
 
 
@@ -320,7 +321,7 @@ def explained(
         f"{len(slower)} whole models are slower in training with Inductor in float32, "
         f"and `--why` was run with {len(run)} of these"
     )
-    ends = [row.split(" | ")[2:4] for row in rows if ", whole |" not in row]
+    ends = [row.split(" | ")[2:4] for row in rows if ", whole" not in row]
     counts = Counter(cause if cause == "not explained" else end for cause, end in ends)
     below = {
         f"{name}{'' if mode == 'training' else f'_{mode}'}"
@@ -335,6 +336,14 @@ def explained(
         f"{counts['not explained']} not explained), {faster} is faster, {same} the same, and "
         f"{small - len(ends) - faster - same} are not decided."
     )
+
+
+def in_bfloat16(rows: Sequence[str], bfloat16: Numbers) -> str:
+    """What RESULTS says of these rows of ``causes``."""
+    slower = bfloat16.of("inductor", BFLOAT16_NAME, "training").query("verdict == 'slower'")
+    cells = [[cell.strip() for cell in row.split("|")[1:5]] for row in rows]
+    named = [f"{name.partition(',')[0]} ({', '.join(filter(None, ends))})" for name, _, *ends in cells]
+    return f"In bfloat16 {len(slower)} are slower; it was run with {len(rows)} of these: {', '.join(named)}."
 
 
 def controls() -> tuple[str, str]:
@@ -358,8 +367,8 @@ def lines() -> dict[str, list[str]]:
     records, of_whole = [*records_below(SMALL)], [*records_below(WHOLE)]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
     whole = Numbers(in_suite(WHOLE_NAME, of_whole))
-    in_bfloat16 = [*records_below(BFLOAT16)]
-    bfloat16 = Numbers(in_suite(BFLOAT16_NAME, in_bfloat16))
+    of_bfloat16 = [*records_below(BFLOAT16)]
+    bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
     avx512 = Numbers(in_suite(WHOLE_NAME, records_below(AVX512)))
     (calibration,) = calibrated([*records_below(CALIBRATION)])
     on_epyc = [*made_on("AMD", records)]
@@ -367,6 +376,8 @@ def lines() -> dict[str, list[str]]:
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
     slower = [*causes(explanations)]
+    slower_bfloat16 = [row for row in slower if ", bfloat16 |" in row]
+    slower = [row for row in slower if row not in slower_bfloat16]
     return {
         "README.md": [
             *first_page(whole, WHOLE_NAME),
@@ -385,8 +396,9 @@ def lines() -> dict[str, list[str]]:
             passes(all_small),
             *slower,
             *explained(slower, explanations, whole, all_small),
+            in_bfloat16(slower_bfloat16, bfloat16),
             chosen(whole, bfloat16),
-            made_with([*of_whole, *in_bfloat16]),
+            made_with([*of_whole, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
             *small_rows(small),
@@ -404,7 +416,7 @@ def lines() -> dict[str, list[str]]:
             *calibrated_rows(WHOLE_NAME, of_whole, whole, calibration),
         ],
         "results/headline-whole-cpu/table.csv": table(of_whole),
-        "results/headline-whole-cpu/bfloat16/table.csv": table(in_bfloat16),
+        "results/headline-whole-cpu/bfloat16/table.csv": table(of_bfloat16),
     }
 
 

@@ -24,6 +24,7 @@ from runner.runs.why.words import Why, as_json, markdown, overview_text  # noqa:
 from runner.store.record_file import read_records  # noqa: E402
 
 PARTS = (LOOK, PAIRS, TOGETHER)
+USUAL = ("training", "float32")  # not in the names of folders
 
 
 def why_of(folder: Path) -> Why | None:
@@ -47,9 +48,10 @@ def _records(folder: Path, part: str) -> Sequence[Record]:
 
 def add(run: Path, into: Path) -> None:
     for job in (path for path in run.iterdir() if (path / PAIRS).is_dir()):
-        name, mode = job.name.split("-")[1:3]
-        of_mode = "" if mode == "training" else f"_{mode}"
-        target = into / f"{name}{of_mode}{'_whole' if job.name.endswith('-full') else ''}"
+        name, mode, _, dtype = job.name.split("-")[1:5]
+        unusual = [word for word in (mode, dtype) if word not in USUAL]
+        whole = ["whole"] if job.name.endswith("-full") else []
+        target = into / "_".join([name, *unusual, *whole])
         target.mkdir(parents=True, exist_ok=True)
         for part in PARTS:
             if (job / part).is_dir():

@@ -154,6 +154,12 @@ def test_a_setting_that_changes_nothing_explains_nothing(seed: int) -> None:
     assert explanation.explained == ()
 
 
+def test_a_cause_without_which_the_step_is_slower_is_excluded() -> None:
+    explanation = why(15.0)
+    assert explanation.causes == ()
+    assert "not random numbers (slower with fallback_random=True)" in explanation.excluded
+
+
 def test_a_setting_that_fails_parity_explains_nothing() -> None:
     explanation = why(10.0, failed=(REMOVED,))
     assert explanation.explained == ()

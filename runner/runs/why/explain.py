@@ -78,6 +78,11 @@ class Attempt:
         """Whether it passed and its interval over the plain candidate lies beyond the noise threshold."""
         return self.over_plain is not None and self.over_plain.verdict is Verdict.FASTER
 
+    @property
+    def hurts(self) -> bool:
+        """Whether it is slower than the plain candidate, beyond the noise threshold."""
+        return self.over_plain is not None and self.over_plain.verdict is Verdict.SLOWER
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
@@ -188,23 +193,30 @@ def explain(
         if name in comparisons
     )
     lost = plain.verdict is Verdict.SLOWER
-    causes_tested = tuple(_tested(proposal, attempts, plain, lost=lost) for proposal in proposed)
+    causes_tested = [_tested(proposal, attempts, plain, lost=lost) for proposal in proposed]
+    # the best setting of such a cause makes the step slower
+    refuted = [t for t in causes_tested if t.attempt is not None and t.attempt.hurts]
     capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
     return Why(
         title=job_title(plain.record.job),
         plain=plain,
-        causes=(*causes_tested, *capture),
+        causes=(*(tested for tested in causes_tested if tested not in refuted), *capture),
         attempts=attempts,
         stages=_stages(candidate, comparisons, pairs),
         call=_call(comparisons, candidate),
-        excluded=excluded,
+        excluded=(*excluded, *(_refutation(tested) for tested in refuted)),
         shown=shown,
         balance={} if seen is None else seen.balance,
         kernels=() if seen is None else seen.kernel_rows,
         unseen=looked.record.status.value if looked is not None and seen is None else "",
     )
+
+
+def _refutation(tested: Tested) -> str:
+    setting = tested.attempt.setting if tested.attempt else ""
+    return f"not {tested.proposal.cause} (slower with {setting})"
 
 
 def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
