@@ -341,9 +341,12 @@ def explained(
 def in_bfloat16(rows: Sequence[str], bfloat16: Numbers) -> str:
     """What RESULTS says of these rows of ``causes``."""
     slower = bfloat16.of("inductor", BFLOAT16_NAME, "training").query("verdict == 'slower'")
-    cells = [[cell.strip() for cell in row.split("|")[1:5]] for row in rows]
-    named = [f"{name.partition(',')[0]} ({', '.join(filter(None, ends))})" for name, _, *ends in cells]
-    return f"In bfloat16 {len(slower)} are slower; it was run with {len(rows)} of these: {', '.join(named)}."
+    ended: dict[str, list[str]] = {}
+    for row in rows:
+        name, _, *ends = (cell.strip() for cell in row.split("|")[1:5])
+        ended.setdefault(", ".join(filter(None, ends)), []).append(name.partition(",")[0])
+    texts = "; ".join(f"{', '.join(names)} ({end})" for end, names in ended.items())
+    return f"In bfloat16 {len(slower)} are slower; it was run with {len(rows)} of these: {texts}."
 
 
 def controls() -> tuple[str, str]:
