@@ -7,6 +7,7 @@ a row or a digit of its own. The averages are over both processors, and a senten
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -138,23 +139,21 @@ def chosen(whole: Numbers, bfloat16: Numbers) -> str:
     return f"{count} models in inference; in training {' and '.join(trained)}"
 
 
-def batches(records: Iterable[Record]) -> str:
+def batches(records: Sequence[Record]) -> str:
     """The batch sizes that most whole models have, in two suites."""
-    sizes: dict[str, Counter[object]] = {suite: Counter() for suite in SUITES}
-    for record in records:
-        sizes[record.job.case.suite][record.job.case.batch_size] += 1
-    images, text, _ = (counted.most_common(1)[0][0] for counted in sizes.values())
+    images, text = (
+        statistics.mode(record.job.case.batch_size for record in records if record.job.case.suite == suite)
+        for suite in SUITES[:2]
+    )
     return f"batch {text} for text (of the published length), {images} for images"
 
 
 def made_with(records: Iterable[Record]) -> str:
-    """The versions that made these records, and the days."""
-    # no build of torch's; the first two parts of Python's version
-    packages = {"torch": r"([^+]+)", "transformers": "(.+)", "timm": "(.+)", "python": r"(\d+\.\d+)"}
+    """The versions that made these records, without torch's build, and the days."""
+    packages = {"torch": "torch", "transformers": "transformers", "timm": "timm", "python": "Python"}
     made = pd.DataFrame([{**record.environment, "day": record.started} for record in records])
-    seen = {name: made[name].dropna().str.extract(part)[0].unique() for name, part in packages.items()}
-    seen["Python"] = seen.pop("python")
-    versions = [f"{name} {' and '.join(texts)}" for name, texts in seen.items()]
+    seen = {name: made[name].dropna().str.extract(r"([\d.]+)")[0].unique() for name in packages}
+    versions = (f"{packages[name]} {' and '.join(texts)}" for name, texts in seen.items())
     days = pd.to_datetime(made["day"])
     return f"{', '.join(versions)}, {days.min():%-d} to {days.max():%-d %B %Y}"
 
@@ -339,7 +338,7 @@ def explained(
 
 
 def in_bfloat16(rows: Sequence[str], bfloat16: Numbers) -> str:
-    """What RESULTS says of these rows of ``causes``."""
+    """What RESULTS says of these rows of ``causes``: whole models in training, in bfloat16."""
     slower = bfloat16.of("inductor", BFLOAT16_NAME, "training").query("verdict == 'slower'")
     ended: dict[str, list[str]] = {}
     for row in rows:

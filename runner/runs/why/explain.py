@@ -194,29 +194,24 @@ def explain(
     )
     lost = plain.verdict is Verdict.SLOWER
     causes_tested = [_tested(proposal, attempts, plain, lost=lost) for proposal in proposed]
-    # the best setting of such a cause makes the step slower
-    refuted = [t for t in causes_tested if t.attempt is not None and t.attempt.hurts]
+    # even the best setting of such a cause makes the step slower
+    refuted = {t.proposal.cause: t.attempt.setting for t in causes_tested if t.attempt and t.attempt.hurts}
     capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
     return Why(
         title=job_title(plain.record.job),
         plain=plain,
-        causes=(*(tested for tested in causes_tested if tested not in refuted), *capture),
+        causes=(*(tested for tested in causes_tested if tested.proposal.cause not in refuted), *capture),
         attempts=attempts,
         stages=_stages(candidate, comparisons, pairs),
         call=_call(comparisons, candidate),
-        excluded=(*excluded, *(_refutation(tested) for tested in refuted)),
+        excluded=(*excluded, *(f"not {cause} (slower with {setting})" for cause, setting in refuted.items())),
         shown=shown,
         balance={} if seen is None else seen.balance,
         kernels=() if seen is None else seen.kernel_rows,
         unseen=looked.record.status.value if looked is not None and seen is None else "",
     )
-
-
-def _refutation(tested: Tested) -> str:
-    setting = tested.attempt.setting if tested.attempt else ""
-    return f"not {tested.proposal.cause} (slower with {setting})"
 
 
 def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
