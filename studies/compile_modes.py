@@ -21,9 +21,10 @@ from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
+from runner.reports.parts.sections import environment_line
 from runner.store.record_file import read_records
 from runner.store.run_folder import new_folder
-from studies.expectations import FAILS, HOLDS, OPEN, Expectation, Judged, environment_text, expectation_table
+from studies.expectations import FAILS, HOLDS, OPEN, Expectation, Judged, expectation_table
 from studies.journal import RECORDS, is_journal, write_files
 from studies.options import StudyOptions, row, usable_device
 
@@ -156,7 +157,7 @@ def _report(records: Sequence[Record], reports: Sequence[Path]) -> Iterator[str]
     yield "# Study C: torch.compile modes\n"
     yield (
         f"{passed} of {len(records)} (model, mode) passed parity and were timed. Each mode has a process of "
-        f"its own with empty compile caches. {environment_text(records[0].environment)}"
+        f"its own with empty compile caches. {environment_line(records[0].environment)}."
         f"{ON_A_CPU if any(_on_cpu(record) for record in records) else ''}"
     )
     if trial:

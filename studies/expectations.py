@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
@@ -37,14 +36,6 @@ def published(name: str) -> tuple[dict[str, str], ...]:
     """
     with (Path(__file__).parent / f"published_{name}.csv").open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
-
-
-def environment_text(environment: Mapping[str, Any]) -> str:
-    """``torch 2.13.0, Python 3.11.2, AMD EPYC, 2 threads``"""
-    return (
-        f"torch {environment.get('torch')}, Python {environment.get('python')}, "
-        f"{environment.get('device_name')}, {environment.get('threads')} threads."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

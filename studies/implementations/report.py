@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from runner.analysis.digits import MISSING, significant
+from runner.reports.parts.sections import environment_line
 from studies.corpus import SIZES
-from studies.expectations import environment_text, expectation_table, published, table
+from studies.expectations import expectation_table, published, table
 from studies.implementations.addition import LEFT_DIGITS
 from studies.implementations.claims import claims
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
@@ -84,7 +85,7 @@ def _report(study: Line, fits: Sequence[Fitted]) -> list[str]:
         "",
         (
             f"Each model trained for at most {' and '.join(budgets[task] for task in tasks)}, "
-            f"without the time of evaluations. {environment_text(study['environment'])}"
+            f"without the time of evaluations. {environment_line(study['environment'])}."
         ),
     ]
     if options["quick"]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, estimate_text
+from runner.reports.parts.sections import environment_line
 from studies.expectations import (
     FAILS,
     HOLDS,
     OPEN,
     Expectation,
-    environment_text,
     expectation_table,
     published,
     table,
@@ -59,7 +59,7 @@ def _report(study: Line, summary: Results) -> list[str]:
             f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
             f"text: {text['name']}, {text['characters']:,} characters"
             f"{'' if real else ' - NOT Shakespeare: figures of a trial run'}. "
-            f"{environment_text(study['environment'])}{_attention(study)}"
+            f"{environment_line(study['environment'])}.{_attention(study)}"
         ),
         *_part("Wall time = compile + run, minutes:seconds", _by_precision(rows, _time_cell), WALL),
         *_part("Steps alone: how many times as fast as fp32 eager", _by_precision(rows, _step_cell), STEPS),
