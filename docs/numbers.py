@@ -7,6 +7,7 @@ a row or a digit of its own. The averages are over both processors, and a senten
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,15 +32,16 @@ from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, GroupSummary
+    from runner.analysis.estimate import Paying
     from runner.runs.why.explain import Why
     from runner.store.calibrations import Calibration
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "results" / "headline-cpu"
 WHOLE = ROOT / "results" / "headline-whole-cpu"
-BFLOAT16 = WHOLE / "bfloat16"
-AVX512 = WHOLE / "float32-avx512"
+FLOAT32, BFLOAT16, AVX2 = WHOLE / "float32", WHOLE / "bfloat16", WHOLE / "avx2"
 CALIBRATION = ROOT / "results" / "verdicts-cpu" / "calibrate"
+WHOLE_CALIBRATION = ROOT / "results" / "verdicts-cpu" / "calibrate-two"
 MODES = ("inference", "training")
 WHOLE_NAME, BFLOAT16_NAME, SMALL_NAME = "whole", "whole-bfloat16", "small"
 WHOLE_COMPILERS = ("inductor", "inductor[freezing=True]", "aot_eager")
@@ -117,6 +119,12 @@ def steps(median: float | None) -> str:
     return MISSING if median is None else steps_text(median)
 
 
+def of_all(even: Paying) -> str:
+    """The median over all models; ``open`` where it is finite and no model pays: such a gain is noise."""
+    finite = even.median is not None and math.isfinite(even.median)
+    return "open" if finite and not even.pays else steps(even.median)
+
+
 def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
     """The rows of README's table, of models in one suite."""
     for mode in MODES:
@@ -127,16 +135,8 @@ def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
         yield (
             f"| {suite}, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_of(group)} "
             f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models} after "
-            f"{steps(even.median_of_paying)}; over all models {steps(even.median)} |"
+            f"{steps(even.median_of_paying)}; over all models {of_all(even)} |"
         )
-
-
-def chosen(whole: Numbers, bfloat16: Numbers) -> str:
-    """How many of the whole models are measured, in each mode and precision."""
-    both = ((whole, WHOLE_NAME, "float32"), (bfloat16, BFLOAT16_NAME, "bfloat16"))
-    trained = (f"{n.groups['inductor', suite, MODES[1]].total} in {dtype}" for n, suite, dtype in both)
-    count = whole.groups["inductor", WHOLE_NAME, MODES[0]].total
-    return f"{count} models in inference; in training {' and '.join(trained)}"
 
 
 def batches(records: Sequence[Record]) -> str:
@@ -154,8 +154,9 @@ def made_with(records: Iterable[Record]) -> str:
     made = pd.DataFrame([{**record.environment, "day": record.started} for record in records])
     seen = {name: made[name].dropna().str.extract(r"([\d.]+)")[0].unique() for name in packages}
     versions = (f"{packages[name]} {' and '.join(texts)}" for name, texts in seen.items())
-    days = pd.to_datetime(made["day"])
-    return f"{', '.join(versions)}, {days.min():%-d} to {days.max():%-d %B %Y}"
+    days = pd.to_datetime(made["day"]).dt.date
+    since = f"{days.min():%-d} to " if days.min() < days.max() else ""
+    return f"{', '.join(versions)}, {since}{days.max():%-d %B %Y}"
 
 
 def passes(all_small: Numbers) -> str:
@@ -176,16 +177,22 @@ def average_row(numbers: Numbers, label: str, key: tuple[str, str, str]) -> str:
         f"| {label} | {group.passed}/{group.total} "
         f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} "
         f"| {low:.2f}{DASH}{high:.2f} | {'/'.join(map(str, numbers.counts(group)))} "
-        f"| {even.pays} of {even.models}, {steps(even.median_of_paying)}; {steps(even.median)} |"
+        f"| {even.pays} of {even.models}, {steps(even.median_of_paying)}; {of_all(even)} |"
     )
 
 
-def whole_rows(whole: Numbers, suite: str) -> Iterator[str]:
-    """The rows of RESULTS's first table, of models in one suite: of the modes that are measured."""
-    precision = suite.removeprefix(WHOLE_NAME).replace("-", ", ")
+def labels(numbers: Numbers, suite: str) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    """The groups of models in one suite, each with its label in tables."""
+    precision = suite.partition("-")[2]
     for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
-        if (key := (compiler, suite, mode)) in whole.groups:
-            yield average_row(whole, f"{compiler}, {mode}{precision}", key)
+        if (key := (compiler, suite, mode)) in numbers.groups:
+            yield ", ".join(filter(None, (compiler, mode, precision))), key
+
+
+def whole_rows(whole: Numbers, suite: str) -> Iterator[str]:
+    """The rows of RESULTS's first table, of models in one suite."""
+    for label, key in labels(whole, suite):
+        yield average_row(whole, label, key)
 
 
 def small_rows(small: Numbers) -> Iterator[str]:
@@ -200,10 +207,9 @@ def calibrated_rows(
     """The verdicts of models in one suite, and as the calibration would have them."""
     again = [replace(r, assumed_between_sd=assumed_today(r, calibration).sd) for r in records]
     groups = Numbers(in_suite(suite, again)).groups
-    for compiler, mode in itertools.product(WHOLE_COMPILERS, MODES):
-        if (key := (compiler, suite, mode)) in groups:
-            counts = ("/".join(map(str, numbers.counts(g))) for g in (numbers.groups[key], groups[key]))
-            yield f"| {compiler}, {mode} | {' | '.join(counts)} |"
+    for label, key in labels(numbers, suite):
+        counts = ("/".join(map(str, numbers.counts(g))) for g in (numbers.groups[key], groups[key]))
+        yield f"| {label} | {' | '.join(counts)} |"
 
 
 def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
@@ -251,13 +257,14 @@ def whole_and_small(whole: Numbers, small: Numbers) -> Iterator[str]:
         yield both_ways(*parts, mode, ("whole", "small"))
 
 
-def processor_and_precision(whole: Numbers, avx512: Numbers, bfloat16: Numbers) -> Iterator[str]:
+def processor_and_precision(whole: Numbers, avx2: Numbers, bfloat16: Numbers) -> Iterator[str]:
     """What BIAS says of the models that were measured on two processors, and on one in two precisions."""
-    in_float32 = avx512.of("inductor", WHOLE_NAME, "inference")
-    without = whole.of("inductor", WHOLE_NAME, "inference")
-    yield both_ways(in_float32, without, "float32", ("with AVX-512", "without"))
-    in_bfloat16 = bfloat16.of("inductor", BFLOAT16_NAME, "inference")
-    yield both_ways(in_bfloat16, in_float32, "inference with AVX-512", ("in bfloat16", "in float32"))
+    for mode in MODES:
+        float32 = whole.of("inductor", WHOLE_NAME, mode)
+        without = avx2.of("inductor", WHOLE_NAME, mode)
+        yield both_ways(float32, without, mode, ("with AVX-512", "without"))
+        both = bfloat16.of("inductor", BFLOAT16_NAME, mode), float32
+        yield both_ways(*both, mode, ("in bfloat16", "in float32"))
 
 
 def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
@@ -299,15 +306,15 @@ def by_processor(records: Sequence[Record]) -> str:
     )
 
 
-def causes(explanations: Mapping[Path, Why]) -> Iterator[str]:
-    """The rows of RESULTS's table of slower models: of ``--why``, where the model was slower again."""
-    for whole, words in ((True, ", whole"), (False, "")):
-        whys = [why for folder, why in explanations.items() if folder.name.endswith("_whole") is whole]
-        for row in overview_text(whys).splitlines()[2:]:
+def causes(explanations: Mapping[Path, Why], dtype: str) -> Iterator[str]:
+    """The rows of a table of ``--why`` in this precision, where the model was slower again."""
+    whys = [why for why in explanations.values() if why.plain.record.job.dtype == dtype]
+    for scale, words in (("full", ", whole"), ("small", "")):
+        of_scale = [why for why in whys if why.plain.record.job.case.scale == scale]
+        for row in overview_text(of_scale).splitlines()[2:]:
             if "| no loss |" not in row:
-                short = row.replace(" (small)", "").replace(" (training, float32, cpu)", words)
-                short = short.replace(" (training, bfloat16, cpu)", f"{words}, bfloat16")
-                yield short.replace(" (inference, float32, cpu)", ", inference")
+                short = row.replace(f" ({scale})", "").replace(f" (training, {dtype}, cpu)", words)
+                yield short.replace(f" (inference, {dtype}, cpu)", f"{words}, inference")
 
 
 def explained(
@@ -366,27 +373,27 @@ def controls() -> tuple[str, str]:
 
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
-    records, of_whole = [*records_below(SMALL)], [*records_below(WHOLE)]
+    records = [*records_below(SMALL)]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
-    whole = Numbers(in_suite(WHOLE_NAME, of_whole))
-    of_bfloat16 = [*records_below(BFLOAT16)]
+    of_float32, of_bfloat16, of_avx2 = ([*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2))
+    whole = Numbers(in_suite(WHOLE_NAME, of_float32))
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
-    avx512 = Numbers(in_suite(WHOLE_NAME, records_below(AVX512)))
-    (calibration,) = calibrated([*records_below(CALIBRATION)])
+    avx2 = Numbers(in_suite(WHOLE_NAME, of_avx2))
+    calibration, calibration_whole = (
+        calibrated([*records_below(folder)])[0] for folder in (CALIBRATION, WHOLE_CALIBRATION)
+    )
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
-    slower = [*causes(explanations)]
-    slower_bfloat16 = [row for row in slower if ", bfloat16 |" in row]
-    slower = [row for row in slower if row not in slower_bfloat16]
+    slower, slower_bfloat16 = ([*causes(explanations, dtype)] for dtype in ("float32", "bfloat16"))
     return {
         "README.md": [
             *first_page(whole, WHOLE_NAME),
             *first_page(bfloat16, BFLOAT16_NAME),
             *first_page(all_small, SMALL_NAME),
-            chosen(whole, bfloat16),
-            batches(of_whole),
+            f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models",
+            batches(of_float32),
             f"the coverage of {all_small.groups['inductor', SMALL_NAME, 'training'].total} models",
             f"({len({r.job.key for r in on_epyc})} in training: EPYC)",
             in_readme,
@@ -399,8 +406,8 @@ def lines() -> dict[str, list[str]]:
             *slower,
             *explained(slower, explanations, whole, all_small),
             in_bfloat16(slower_bfloat16, bfloat16),
-            chosen(whole, bfloat16),
-            made_with([*of_whole, *of_bfloat16]),
+            f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models",
+            made_with([*of_float32, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
             *small_rows(small),
@@ -410,15 +417,17 @@ def lines() -> dict[str, list[str]]:
         ],
         "docs/BIAS.md": [
             *whole_and_small(whole, all_small),
-            *processor_and_precision(whole, avx512, bfloat16),
+            *processor_and_precision(whole, avx2, bfloat16),
         ],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
-            *(row for part in (whole, bfloat16, avx512) for mode in MODES for row in model_rows(part, mode)),
-            *calibrated_rows(WHOLE_NAME, of_whole, whole, calibration),
+            *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),
+            *calibrated_rows(WHOLE_NAME, of_float32, whole, calibration_whole),
+            *calibrated_rows(BFLOAT16_NAME, of_bfloat16, bfloat16, calibration_whole),
+            *whole_rows(avx2, WHOLE_NAME),
         ],
-        "results/headline-whole-cpu/table.csv": table(of_whole),
-        "results/headline-whole-cpu/bfloat16/table.csv": table(of_bfloat16),
+        "results/headline-whole-cpu/table.csv": table([*of_float32, *of_bfloat16]),
+        "results/headline-whole-cpu/avx2/table.csv": table(of_avx2),
     }
 
 
