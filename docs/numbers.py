@@ -1,13 +1,12 @@
 """The numbers of README and the pages of results, from committed records: ``python -m docs.numbers``.
 
 Prints each line that the pages must have. ``tests/unit/test_numbers.py`` fails if a page lacks a line, or has
-a row or a digit of its own. The averages are over both processors, and a sentence gives those of each.
+a row or a digit of its own. Averages of the small models are over both processors; a sentence gives each.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from scipy.stats import gmean
 
+from harness.declared import finite
 from harness.loading.python_file import load_file
 from harness.schema import Record
 from runner.analysis.columns import columns, frame
@@ -121,8 +121,7 @@ def steps(median: float | None) -> str:
 
 def of_all(even: Paying) -> str:
     """The median over all models; ``open`` where it is finite and no model pays: such a gain is noise."""
-    finite = even.median is not None and math.isfinite(even.median)
-    return "open" if finite and not even.pays else steps(even.median)
+    return "open" if finite(even.median) is not None and not even.pays else steps(even.median)
 
 
 def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
@@ -379,9 +378,10 @@ def lines() -> dict[str, list[str]]:
     whole = Numbers(in_suite(WHOLE_NAME, of_float32))
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
     avx2 = Numbers(in_suite(WHOLE_NAME, of_avx2))
-    calibration, calibration_whole = (
-        calibrated([*records_below(folder)])[0] for folder in (CALIBRATION, WHOLE_CALIBRATION)
+    (calibration,), (calibration_whole,) = (
+        calibrated([*records_below(folder)]) for folder in (CALIBRATION, WHOLE_CALIBRATION)
     )
+    count = f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models"
     on_epyc = [*made_on("AMD", records)]
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
@@ -392,7 +392,7 @@ def lines() -> dict[str, list[str]]:
             *first_page(whole, WHOLE_NAME),
             *first_page(bfloat16, BFLOAT16_NAME),
             *first_page(all_small, SMALL_NAME),
-            f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models",
+            count,
             batches(of_float32),
             f"the coverage of {all_small.groups['inductor', SMALL_NAME, 'training'].total} models",
             f"({len({r.job.key for r in on_epyc})} in training: EPYC)",
@@ -406,7 +406,7 @@ def lines() -> dict[str, list[str]]:
             *slower,
             *explained(slower, explanations, whole, all_small),
             in_bfloat16(slower_bfloat16, bfloat16),
-            f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models",
+            count,
             made_with([*of_float32, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
