@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.schema import Mode
+from runner.labels import counted
 from runner.runs.why.looked import Looked
 
 NAME = "weights copied in every step"
@@ -10,10 +11,10 @@ SENTENCE = "Weights are copied into another order in every step."
 
 
 def signature(looked: Looked) -> str:
-    copies = looked.kernels("copy")
-    inference = looked.record.job.case.mode is not Mode.TRAINING
     ms = looked.ms_of("copy")
-    return f"{len(copies)} kernels only copy ({ms:.3g} ms)" if inference and copies and ms else ""
+    if looked.record.job.case.mode is Mode.TRAINING or not ms:
+        return ""
+    return f"copies alone in {counted(len(looked.kernels('copy')), 'kernel')} ({ms:.3g} ms)"
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.labels import counted
 from runner.runs.why.looked import Looked
 
 NAME = "stored masks"
@@ -10,7 +11,7 @@ SENTENCE = "The comparisons of an activation are stored as booleans for the back
 
 def signature(looked: Looked) -> str:
     kernels = [name for name in looked.kernels("mask") if "threshold_backward" in name or "hardtanh" in name]
-    return f"{len(kernels)} kernels store masks of an activation" if kernels else ""
+    return f"masks of an activation, stored by {counted(len(kernels), 'kernel')}" if kernels else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:
