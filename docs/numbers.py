@@ -7,6 +7,7 @@ a row or a digit of its own. Averages of the small models are over both processo
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -305,53 +306,62 @@ def by_processor(records: Sequence[Record]) -> str:
     )
 
 
-def causes(explanations: Mapping[Path, Why], dtype: str) -> Iterator[str]:
-    """The rows of a table of ``--why`` in this precision, where the model was slower again."""
-    whys = [why for why in explanations.values() if why.plain.record.job.dtype == dtype]
-    for scale, words in (("full", ", whole"), ("small", "")):
-        of_scale = [why for why in whys if why.plain.record.job.case.scale == scale]
-        for row in overview_text(of_scale).splitlines()[2:]:
-            if "| no loss |" not in row:
-                short = row.replace(f" ({scale})", "").replace(f" (training, {dtype}, cpu)", words)
-                yield short.replace(f" (inference, {dtype}, cpu)", f"{words}, inference")
+def causes(explanations: Mapping[Path, Why], scale: str) -> Iterator[str]:
+    """The rows of a table of ``--why`` at this scale, where the model was slower again."""
+    of_scale = [why for why in explanations.values() if why.plain.record.job.case.scale == scale]
+    for row in overview_text(of_scale).splitlines()[2:]:
+        if "| no loss |" not in row:
+            yield re.sub(r" \((\w+), (\w+), cpu\)", _unusual, row.replace(f" ({scale})", ""))
 
 
-def explained(
-    rows: Sequence[str], whys: Mapping[Path, Why], whole: Numbers, all_small: Numbers
-) -> Iterator[str]:
-    """What RESULTS says of these rows of ``causes``: how many slower models are explained."""
-    slower = whole.of("inductor", WHOLE_NAME, "training").query("verdict == 'slower'")["name"]
-    run = [name for name in slower if any(folder.name == f"{name}_whole" for folder in whys)]
-    yield (
-        f"{len(slower)} whole models are slower in training with Inductor in float32, "
-        f"and `--why` was run with {len(run)} of these"
+def _unusual(mode_and_precision: re.Match[str]) -> str:
+    return "".join(f", {word}" for word in mode_and_precision.groups() if word not in ("training", "float32"))
+
+
+def ends(rows: Sequence[str], verdicts: Counter[Verdict | None]) -> str:
+    """How the models of these rows of ``causes`` ended, and those with another verdict."""
+    states = Counter(
+        cause if cause == "not explained" else state
+        for cause, state in (row.split(" | ")[2:4] for row in rows)
     )
-    ends = [row.split(" | ")[2:4] for row in rows if ", whole" not in row]
-    counts = Counter(cause if cause == "not explained" else end for cause, end in ends)
+    named = ", ".join(
+        f"{states[state]} {state}" for state in ("explained", "suspected", "not explained") if states[state]
+    )
+    faster, same = verdicts[Verdict.FASTER], verdicts[Verdict.SAME]
+    undecided = verdicts.total() - len(rows) - faster - same
+    others = {"faster": faster, "the same": same, "not decided": undecided}
+    more = "".join(f", {count} {word}" for word, count in others.items() if count)
+    return f"{len(rows)} are slower again ({named}){more}."
+
+
+def whole_explained(
+    rows: Sequence[str], whys: Mapping[Path, Why], whole: Numbers, bfloat16: Numbers
+) -> Iterator[str]:
+    """What RESULTS says of these rows of ``causes``: how many slower whole models are explained."""
+    verdicts: Counter[Verdict | None] = Counter()
+    counts, runs = [], []
+    for numbers, suite, ending in (
+        (whole, WHOLE_NAME, "_whole"),
+        (bfloat16, BFLOAT16_NAME, "_bfloat16_whole"),
+    ):
+        slower = numbers.of("inductor", suite, "training").query("verdict == 'slower'")["name"]
+        run = [why for folder, why in whys.items() if folder.name in {f"{name}{ending}" for name in slower}]
+        verdicts.update(why.plain.verdict for why in run)
+        counts.append(len(slower))
+        runs.append(len(run))
+    yield "{} whole models are slower in training in float32, {} in bfloat16".format(*counts)
+    yield "{} and {} of these: {}".format(*runs, ends(rows, verdicts))
+
+
+def small_explained(rows: Sequence[str], whys: Mapping[Path, Why], all_small: Numbers) -> str:
+    """What SMALL_SCALE says of these rows of ``causes``."""
     below = {
         f"{name}{'' if mode == 'training' else f'_{mode}'}"
         for mode in MODES
         for name in all_small.of("inductor", SMALL_NAME, mode).query("speedup < 1")["name"]
     }
     verdicts = Counter(why.plain.verdict for folder, why in whys.items() if folder.name in below)
-    small, faster, same = verdicts.total(), verdicts[Verdict.FASTER], verdicts[Verdict.SAME]
-    yield (
-        f"with {small} that are below 1.00x [at small scale](SMALL_SCALE.md): {len(ends)} are slower "
-        f"again ({counts['explained']} explained, {counts['suspected']} suspected, "
-        f"{counts['not explained']} not explained), {faster} is faster, {same} the same, and "
-        f"{small - len(ends) - faster - same} are not decided."
-    )
-
-
-def in_bfloat16(rows: Sequence[str], bfloat16: Numbers) -> str:
-    """What RESULTS says of these rows of ``causes``: whole models in training, in bfloat16."""
-    slower = bfloat16.of("inductor", BFLOAT16_NAME, "training").query("verdict == 'slower'")
-    ended: dict[str, list[str]] = {}
-    for row in rows:
-        name, _, *ends = (cell.strip() for cell in row.split("|")[1:5])
-        ended.setdefault(", ".join(filter(None, ends)), []).append(name.partition(",")[0])
-    texts = "; ".join(f"{', '.join(names)} ({end})" for end, names in ended.items())
-    return f"In bfloat16 {len(slower)} are slower; it was run with {len(rows)} of these: {texts}."
+    return f"was run with {verdicts.total()} that are below 1.00x: {ends(rows, verdicts)}"
 
 
 def controls() -> tuple[str, str]:
@@ -386,7 +396,7 @@ def lines() -> dict[str, list[str]]:
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
-    slower, slower_bfloat16 = ([*causes(explanations, dtype)] for dtype in ("float32", "bfloat16"))
+    slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
         "README.md": [
             *first_page(whole, WHOLE_NAME),
@@ -404,14 +414,14 @@ def lines() -> dict[str, list[str]]:
             *whole_rows(bfloat16, BFLOAT16_NAME),
             passes(all_small),
             *slower,
-            *explained(slower, explanations, whole, all_small),
-            in_bfloat16(slower_bfloat16, bfloat16),
+            *whole_explained(slower, explanations, whole, bfloat16),
             count,
             made_with([*of_float32, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
             *small_rows(small),
             *sentences(small, all_small),
+            small_explained(slower_small, explanations, all_small),
             by_processor(records),
             made_with(records),
         ],
@@ -419,6 +429,7 @@ def lines() -> dict[str, list[str]]:
             *whole_and_small(whole, all_small),
             *processor_and_precision(whole, avx2, bfloat16),
         ],
+        "results/why-cpu/README.md": slower_small,
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),

@@ -6,10 +6,11 @@ python results/why-cpu/tables.py add RUN    takes the records of a --why; ... ad
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.schema import Job, Record  # noqa: E402 - the path comes first
+from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
 from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
@@ -69,6 +71,27 @@ def checks(folder: Path, why: Why) -> str:
     return f"| {folder.name} | {why.plain.n} | {len(records) - 1} | {' and '.join(lacks)} |"
 
 
+def beside_headline(whys: Sequence[Why]) -> Iterator[str]:
+    """A row for each whole model: the speedup here and in the headline (with AVX-512), and where this ran."""
+    with (HERE.parent / "headline-whole-cpu" / "table.csv").open() as file:
+        headline = {
+            tuple(row[key] for key in ("name", "mode", "dtype", "compiler")): row
+            for row in csv.DictReader(file)
+        }
+    for why in whys:
+        record = why.plain.record
+        case, dtype = record.job.case, record.job.dtype
+        if case.scale == "full":
+            row = headline[case.name, case.mode.value, dtype, why.plain.compiler]
+            ends = (float(row[key]) for key in ("speedup", "ci_low", "ci_high"))
+            verdict = why.plain.verdict.value if why.plain.verdict else ""
+            yield (
+                f"| {case.name} | {dtype} | {record.started[8:10]} November, {record.started[11:16]} "
+                f"| {record.environment['threads']} | {estimate_text(why.plain.estimate)}, {verdict} "
+                f"| {speedup_text(*ends)}, {row['verdict']} |"
+            )
+
+
 def explanations() -> dict[Path, Why]:
     """Of each folder of this one, what its records explain."""
     folders = sorted(path.parent for path in HERE.glob("*/look.jsonl"))
@@ -81,6 +104,10 @@ if __name__ == "__main__":
     else:
         whys = explanations()
         print(overview_text(list(whys.values())))
+        print(
+            "\n| model | precision | plain candidate begun (UTC) | threads | `--why` | headline |\n|---|---|---|---|---|---|"
+        )
+        print("\n".join(beside_headline(list(whys.values()))))
         print(
             "\n| model | rounds | more compilations | not accounted, eager and compiled |\n|---|---|---|---|"
         )
