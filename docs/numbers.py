@@ -28,7 +28,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.family import assumed_today
-from runner.runs.why.words import overview_text
+from runner.runs.why.words import overview, overview_text
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
@@ -318,50 +318,44 @@ def _unusual(mode_and_precision: re.Match[str]) -> str:
     return "".join(f", {word}" for word in mode_and_precision.groups() if word not in ("training", "float32"))
 
 
-def ends(rows: Sequence[str], verdicts: Counter[Verdict | None]) -> str:
-    """How the models of these rows of ``causes`` ended, and those with another verdict."""
-    states = Counter(
-        cause if cause == "not explained" else state
-        for cause, state in (row.split(" | ")[2:4] for row in rows)
-    )
-    named = ", ".join(
-        f"{states[state]} {state}" for state in ("explained", "suspected", "not explained") if states[state]
-    )
+def ends(whys: Sequence[Why]) -> str:
+    """How the models ended with which ``--why`` was run."""
+    states = Counter(state or cause for _, _, cause, state, *_ in overview(whys).rows)
+    slower = {state: states[state] for state in ("explained", "suspected", "not explained") if states[state]}
+    named = ", ".join(f"{count} {state}" for state, count in slower.items())
+    verdicts = Counter(why.plain.verdict for why in whys)
     faster, same = verdicts[Verdict.FASTER], verdicts[Verdict.SAME]
-    undecided = verdicts.total() - len(rows) - faster - same
+    undecided = states["no loss"] - faster - same
     others = {"faster": faster, "the same": same, "not decided": undecided}
     more = "".join(f", {count} {word}" for word, count in others.items() if count)
-    return f"{len(rows)} are slower again ({named}){more}."
+    return f"{sum(slower.values())} are slower again ({named}){more}."
 
 
-def whole_explained(
-    rows: Sequence[str], whys: Mapping[Path, Why], whole: Numbers, bfloat16: Numbers
-) -> Iterator[str]:
-    """What RESULTS says of these rows of ``causes``: how many slower whole models are explained."""
-    verdicts: Counter[Verdict | None] = Counter()
+def whole_explained(whys: Mapping[Path, Why], whole: Numbers, bfloat16: Numbers) -> Iterator[str]:
+    """What RESULTS says of the slower whole models: how many are explained."""
+    precisions = (whole, WHOLE_NAME, "_whole"), (bfloat16, BFLOAT16_NAME, "_bfloat16_whole")
     counts, runs = [], []
-    for numbers, suite, ending in (
-        (whole, WHOLE_NAME, "_whole"),
-        (bfloat16, BFLOAT16_NAME, "_bfloat16_whole"),
-    ):
+    for numbers, suite, ending in precisions:
         slower = numbers.of("inductor", suite, "training").query("verdict == 'slower'")["name"]
-        run = [why for folder, why in whys.items() if folder.name in {f"{name}{ending}" for name in slower}]
-        verdicts.update(why.plain.verdict for why in run)
         counts.append(len(slower))
-        runs.append(len(run))
+        runs.append(_of_folders(whys, {f"{name}{ending}" for name in slower}))
     yield "{} whole models are slower in training in float32, {} in bfloat16".format(*counts)
-    yield "{} and {} of these: {}".format(*runs, ends(rows, verdicts))
+    yield "{} and {} of these: {}".format(*map(len, runs), ends([*itertools.chain(*runs)]))
 
 
-def small_explained(rows: Sequence[str], whys: Mapping[Path, Why], all_small: Numbers) -> str:
-    """What SMALL_SCALE says of these rows of ``causes``."""
+def small_explained(whys: Mapping[Path, Why], all_small: Numbers) -> str:
+    """What SMALL_SCALE says of the models below 1.00x: how many are explained."""
     below = {
         f"{name}{'' if mode == 'training' else f'_{mode}'}"
         for mode in MODES
         for name in all_small.of("inductor", SMALL_NAME, mode).query("speedup < 1")["name"]
     }
-    verdicts = Counter(why.plain.verdict for folder, why in whys.items() if folder.name in below)
-    return f"was run with {verdicts.total()} that are below 1.00x: {ends(rows, verdicts)}"
+    run = _of_folders(whys, below)
+    return f"was run with {len(run)} that are below 1.00x: {ends(run)}"
+
+
+def _of_folders(whys: Mapping[Path, Why], names: set[str]) -> list[Why]:
+    return [why for folder, why in whys.items() if folder.name in names]
 
 
 def controls() -> tuple[str, str]:
@@ -414,14 +408,14 @@ def lines() -> dict[str, list[str]]:
             *whole_rows(bfloat16, BFLOAT16_NAME),
             passes(all_small),
             *slower,
-            *whole_explained(slower, explanations, whole, bfloat16),
+            *whole_explained(explanations, whole, bfloat16),
             count,
             made_with([*of_float32, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
             *small_rows(small),
             *sentences(small, all_small),
-            small_explained(slower_small, explanations, all_small),
+            small_explained(explanations, all_small),
             by_processor(records),
             made_with(records),
         ],

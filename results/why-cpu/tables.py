@@ -1,6 +1,6 @@
-"""RESULTS's table of slow models and their causes, from the records of this folder.
+"""The tables of slow models and their causes, in RESULTS and in this folder's README, from its records.
 
-python results/why-cpu/tables.py            prints it
+python results/why-cpu/tables.py            prints them
 python results/why-cpu/tables.py add RUN    takes the records of a --why; ... add RUN aot_eager: into this folder
 """
 
@@ -72,7 +72,7 @@ def checks(folder: Path, why: Why) -> str:
 
 
 def beside_headline(whys: Sequence[Why]) -> Iterator[str]:
-    """A row for each whole model: the speedup here and in the headline (with AVX-512), and where this ran."""
+    """A row for each whole model: when and with how many threads it ran, and its speedup here and in the headline."""
     with (HERE.parent / "headline-whole-cpu" / "table.csv").open() as file:
         headline = {
             tuple(row[key] for key in ("name", "mode", "dtype", "compiler")): row

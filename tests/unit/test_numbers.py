@@ -8,7 +8,7 @@ import pytest
 from docs.numbers import SMALL, lines, records_below
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.slow  # reads 900 records and 230 of --why
+pytestmark = pytest.mark.slow  # reads 900 records and 306 of --why
 
 
 @pytest.fixture(scope="module")
