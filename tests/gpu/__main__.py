@@ -11,6 +11,7 @@ long. The exit code is 0 if no part is wrong.
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,15 +19,17 @@ import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from harness import devices
 
+Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
 GRACE_S = 20.0  # after an interrupt, a run writes what it has
 GOOD = ("pass", "pass_due_to_skip", "skip")
@@ -122,7 +125,7 @@ def main(words: Sequence[str]) -> int:
         "--patience", type=float, default=1.0, metavar="N", help="N times the limits, for a busy machine"
     )
     options = parser.parse_args(words)
-    why = refusal(options.devices, options.output_dir)
+    why = in_a_process(refusal, options.devices, options.output_dir)
     if why is not None:
         print(f"error: {why}", file=sys.stderr)
         return 2
@@ -139,8 +142,7 @@ def main(words: Sequence[str]) -> int:
     outcomes: list[Outcome] = []
     try:
         write_facts(folder / "facts.txt")
-        facts = devices.named(options.devices)
-        summary |= {"name": facts.model(), **facts.facts()}
+        summary |= in_a_process(facts, options.devices)
         for part in planned:
             if part.name in asked:
                 print(f"{part.name} (about {part.limit_s:.0f} s) ...", flush=True)
@@ -172,6 +174,18 @@ def write_facts(path: Path) -> None:
                 subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=60, check=False)
             except (OSError, subprocess.TimeoutExpired) as error:
                 output.write(f"{error}\n".encode())
+
+
+def in_a_process(work: Callable[..., Result], *arguments: object) -> Result:
+    """The value of ``work``. This process stays off the device: the doctor would see another user of it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def facts(name: str) -> dict[str, Any]:
+    """What the device says of itself."""
+    device = devices.named(name)
+    return {"name": device.model(), **device.facts()}
 
 
 def refusal(device: str, folder: Path | None) -> str | None:

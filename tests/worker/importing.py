@@ -6,9 +6,12 @@ the callers as JSON: ``[["torch.cuda.is_available", "file:line in function"], ..
 """
 
 import json
+import os
 import sys
 import traceback
 from typing import Any
+
+from harness.worker import host
 
 NAMES = {
     "torch.cuda": (
@@ -25,6 +28,7 @@ NAMES = {
 }
 
 
+ANSWERED_BY_NVML = ("torch.cuda.is_available", "torch.cuda.device_count")
 HARMLESS = ("torch.accelerator.current_accelerator", "torch._C._accelerator_getAccelerator")
 """Without arguments, they tell what torch was built for. torch's documents: this does not poison a fork."""
 
@@ -34,12 +38,16 @@ def forbid() -> list[tuple[str, str]]:
     import importlib
 
     asked: list[tuple[str, str]] = []
+    cuda: Any = importlib.import_module("torch.cuda")
+    cuda._device_count_nvml = lambda: 1  # as with a card
 
     def forbidden(module: Any, name: str) -> Any:
         real = getattr(module, name.rpartition(".")[2])
 
         def ask(*given: Any, **named: Any) -> Any:
             if name in HARMLESS and not (given or named):
+                return real()
+            if name in ANSWERED_BY_NVML and os.environ.get(host.ASK_NVML) == "1":
                 return real()
             frames = [frame for frame in traceback.extract_stack()[:-1] if "importlib" not in frame.filename]
             caller = frames[-1]
@@ -58,8 +66,6 @@ def forbid() -> list[tuple[str, str]]:
 
 def main(suite: str) -> None:
     import torch  # noqa: F401 - before its entry points are replaced
-
-    from harness.worker import host
 
     asked = forbid()
     with host._importing():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from harness.codec import to_json
 from harness.loading.suite_files import suite_names
@@ -86,6 +87,28 @@ def printed(*words: str) -> str:
 @pytest.mark.parametrize("suite", suite_names())
 def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
     assert json.loads(printed("-m", "tests.worker.importing", suite).splitlines()[-1]) == []
+
+
+def test_a_library_that_asks_for_a_gpu_is_answered_without_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Inductor of torch 2.11 asks in an import, with a card: seen on an H100."""
+    asked = list[str]()
+
+    def count() -> int:
+        asked.append("driver")
+        return 1
+
+    monkeypatch.delenv(host.ASK_NVML, raising=False)
+    monkeypatch.setattr("torch.cuda._is_compiled", lambda: True)
+    monkeypatch.setattr("torch.cuda._device_count_nvml", lambda: 1)
+    monkeypatch.setattr("torch._C._cuda_getDeviceCount", count, raising=False)
+    with host._importing():
+        assert torch.cuda.is_available()
+        assert not asked
+    assert host.ASK_NVML not in os.environ
+    assert torch.cuda.is_available()
+    assert asked == ["driver"]
 
 
 @pytest.mark.slow
