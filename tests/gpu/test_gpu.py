@@ -1,4 +1,4 @@
-"""What only a GPU can show. Nothing here has run on one yet; on the CPU the same lines have run."""
+"""What only a GPU can show: results/gpu-h100 has what it showed. On the CPU the same lines run."""
 
 from __future__ import annotations
 
