@@ -241,6 +241,13 @@ def test_the_balance_adds_up_and_prints_what_it_lacks() -> None:
     assert balance_table(explanation).rows[-1][0] == "step"
 
 
+def test_long_steps_have_thousands_and_no_exponents() -> None:
+    explanation = replace(
+        why(10.0), balance=dict.fromkeys((*LINES, REST), (0.0, 0.0)) | {REST: (1234.5, 12.0)}
+    )
+    assert balance_table(explanation).rows[-1] == ("step", "1,230", "12.0", "-1,220")
+
+
 def test_the_screen_the_page_and_the_file_say_the_same() -> None:
     explanation = why(10.0)
     screen = StringIO()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
+from runner.analysis.digits import ms_text
 from runner.reports.pages.templates import template
 from runner.reports.parts.axes import legend, light_grid, new_figure
 from runner.reports.parts.pictures import plain_style, png
@@ -38,7 +39,7 @@ def balance_png(why: Why) -> bytes | None:
             values = [both[side] for _, both in lines]
             ax.barh(places, values, height=0.34, color=color, label=name)
             for place, value in zip(places, values, strict=True):
-                ax.annotate(f" {value:.3g}", (max(value, 0.0), place), va="center", fontsize=7)
+                ax.annotate(f" {ms_text(value)}", (max(value, 0.0), place), va="center", fontsize=7)
         ax.set_yticks(range(len(lines)), [line for line, _ in lines])
         ax.invert_yaxis()
         ax.set_xlabel("ms of one step, under the profiler")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runner.analysis.digits import estimate_text, seconds_text
+from runner.analysis.digits import estimate_text, ms_text, seconds_text
 from runner.analysis.estimate import Estimate
 from runner.reports.markdown import escape, list_block, table_block
 from runner.reports.parts.axes import shorten
@@ -41,8 +41,8 @@ def verdict_text(why: Why) -> str:
     if plain.baseline_ms is None or plain.speedup is None:
         return text
     lost = plain.baseline_ms * (1 / plain.speedup - 1)
-    change = f"{abs(lost):.3g} ms a step are {'lost' if lost > 0 else 'gained'}"
-    return f"{text}; eager takes {plain.baseline_ms:.3g} ms, {change}"
+    change = f"{ms_text(abs(lost))} ms a step are {'lost' if lost > 0 else 'gained'}"
+    return f"{text}; eager takes {ms_text(plain.baseline_ms)} ms, {change}"
 
 
 def cause_lines(why: Why) -> tuple[str, ...]:
@@ -129,10 +129,14 @@ def balance_table(why: Why) -> Table:
     total = tuple(sum(both[side] for both in why.balance.values()) for side in (0, 1))
     lines = [(line, both) for line, both in why.balance.items() if max(map(abs, both)) >= SMALL_MS]
     rows = tuple(
-        (line, f"{eager:.3g}", f"{compiled:.3g}", f"{compiled - eager:+.3g}")
+        (line, ms_text(eager), ms_text(compiled), _signed(compiled - eager))
         for line, (eager, compiled) in (*lines, ("step", total))
     )
     return Table(header=("", "eager", "compiled", "change"), rows=rows, numbers=(False, True, True, True))
+
+
+def _signed(ms: float) -> str:
+    return f"{'-' if ms < 0 else '+'}{ms_text(abs(ms))}"
 
 
 def unaccounted(why: Why) -> tuple[str, ...]:
@@ -146,7 +150,7 @@ def unaccounted(why: Why) -> tuple[str, ...]:
 
 def kernels_table(why: Why) -> Table:
     rows = tuple(
-        (shorten(name, NAME_WIDTH), f"{ms:.3g}", signs, shorten(lines, NAME_WIDTH))
+        (shorten(name, NAME_WIDTH), ms_text(ms), signs, shorten(lines, NAME_WIDTH))
         for name, ms, signs, lines in why.kernels[:SHOWN_KERNELS]
     )
     return Table(header=("kernel", "ms", "signs", "the model's lines"), rows=rows)
@@ -154,7 +158,7 @@ def kernels_table(why: Why) -> Table:
 
 def stages_table(stages: Sequence[Stage]) -> Table:
     rows = [(stage.name, stage.over, estimate_text(stage.estimate)) for stage in stages]
-    halves = [tuple(f"{ms:.3g}" for ms in stage.halves_ms or ()) for stage in stages]
+    halves = [tuple(ms_text(ms) for ms in stage.halves_ms or ()) for stage in stages]
     header = ("stage", "over", "speedup [95 %]")
     if not stages or not all(halves):
         return Table(header=header, rows=tuple(rows))
@@ -166,13 +170,13 @@ def call_lines(why: Why) -> tuple[str, ...]:
     count, us = (why.plain.number(name) for name in ("guards", "guard_check_us"))
     if count is None or us is None:
         return ()
-    return (f"{count:g} guards; {us:.3g} us a step when only they run, in a loop.",)
+    return (f"{count:g} guards; {ms_text(us)} us a step when only they run, in a loop.",)
 
 
 def call_table(why: Why) -> Table:
     step_us = (why.plain.candidate_ms or 0.0) * 1e3
     rows = tuple(
-        (name, "{:.3g} [{:.3g}, {:.3g}]".format(*us), f"{us.value / step_us:.2%}" if step_us else "")
+        (name, "{} [{}, {}]".format(*map(ms_text, us)), f"{us.value / step_us:.2%}" if step_us else "")
         for name, us in why.call.items()
     )
     return Table(header=("", "us a step [95 %]", "of the step"), rows=rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.runs.why.looked import STEP, Looked
 
 NAME = "attention by another kernel"
@@ -13,7 +14,7 @@ def signature(looked: Looked) -> str:
     kernel = r"aten::_scaled_dot_product\w+"
     eager, compiled = (looked.ms(kernel, compiled=side) for side in (False, True))
     shows = max(eager, compiled) > LEAST * looked.compiled.get(STEP, 0.0) and not (eager and compiled)
-    return f"fused attention {eager:.3g} -> {compiled:.3g} ms" if shows else ""
+    return f"fused attention {ms_text(eager)} -> {ms_text(compiled)} ms" if shows else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

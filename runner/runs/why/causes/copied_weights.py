@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.schema import Mode
+from runner.analysis.digits import ms_text
 from runner.labels import counted
 from runner.runs.why.looked import Looked
 
@@ -14,7 +15,7 @@ def signature(looked: Looked) -> str:
     ms = looked.ms_of("copy")
     if looked.record.job.case.mode is Mode.TRAINING or not ms:
         return ""
-    return f"copies alone in {counted(len(looked.kernels('copy')), 'kernel')} ({ms:.3g} ms)"
+    return f"copies alone in {counted(len(looked.kernels('copy')), 'kernel')} ({ms_text(ms)} ms)"
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.runs.why.looked import STEP, Looked
 
 NAME = "a decomposed operator"
@@ -18,7 +19,7 @@ def signature(looked: Looked) -> str:
     lost = tuple(looked.lost(*OPERATORS))
     ms = sum(looked.ms(f"aten::{name}", compiled=False) for name in lost)
     least = LEAST * looked.eager.get(STEP, 0.0)
-    return f"{', '.join(lost)} ({ms:.3g} ms in eager) is decomposed" if ms > least else ""
+    return f"{', '.join(lost)} ({ms_text(ms)} ms in eager) is decomposed" if ms > least else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

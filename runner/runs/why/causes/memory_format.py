@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.runs.why.looked import STEP, Looked
 
 NAME = "memory format"
@@ -20,9 +21,9 @@ def signature(looked: Looked) -> str:
     before = looked.ms(CONVOLUTION, compiled=False)
     step = looked.compiled.get(STEP, 0.0)
     if before and convolutions > max(GROWN * before, before + LEAST * step):
-        return f"convolutions and copies {before:.3g} -> {convolutions:.3g} ms"
+        return f"convolutions and copies {ms_text(before)} -> {ms_text(convolutions)} ms"
     ms = _longest_ms(looked)
-    return f"beside convolutions, a single kernel takes {ms:.3g} ms" if ms > LONG * step else ""
+    return f"beside convolutions, a single kernel takes {ms_text(ms)} ms" if ms > LONG * step else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

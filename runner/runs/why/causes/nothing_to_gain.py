@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.runs.why.looked import LINES, Looked
 
 NAME = "nothing to gain"
@@ -15,4 +16,6 @@ def signature(looked: Looked) -> str:
     steps = [sum(both[side] for both in looked.balance.values()) for side in (0, 1)]
     same = abs(compiled - eager) <= SAME * eager
     most = eager > LEAST * steps[0] and compiled > LEAST * steps[1]
-    return f"{eager:.3g} of {steps[0]:.3g} ms of eager's step are library calls" if most and same else ""
+    if not (most and same):
+        return ""
+    return f"{ms_text(eager)} of {ms_text(steps[0])} ms of eager's step are library calls"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.labels import counted
 from runner.runs.why.looked import Looked
 
@@ -13,7 +14,7 @@ def signature(looked: Looked) -> str:
     if not (kernels := looked.kernels("random")):
         return ""
     ms = looked.ms_of("random")
-    return f"random numbers, drawn by {counted(len(kernels), 'generated kernel')} ({ms:.3g} ms)"
+    return f"random numbers, drawn by {counted(len(kernels), 'generated kernel')} ({ms_text(ms)} ms)"
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.labels import counted
 from runner.runs.why.looked import STEP, Looked
 
@@ -13,7 +14,7 @@ LEAST = 0.05  # of the step
 def signature(looked: Looked) -> str:
     ms, step = looked.ms_of("scalar"), looked.compiled.get(STEP, 0.0)
     kernels = counted(len(looked.kernels("scalar")), "kernel")
-    return f"scalar loops in {kernels} ({ms:.3g} ms)" if ms > LEAST * step else ""
+    return f"scalar loops in {kernels} ({ms_text(ms)} ms)" if ms > LEAST * step else ""
 
 
 def settings(looked: Looked) -> tuple[str, ...]:

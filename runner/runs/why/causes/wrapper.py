@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.analysis.digits import ms_text
 from runner.runs.why.looked import LINES, STEP, Looked
 
 NAME = "wrapper of the call"
@@ -12,4 +13,5 @@ LEAST = 0.1  # of the compiled step
 def signature(looked: Looked) -> str:
     ms = looked.balance[LINES[6]][1]
     step_ms = looked.compiled.get(STEP, 0.0)
-    return f"{ms:.2g} of {step_ms:.3g} ms are guards and wrapper" if ms > LEAST * step_ms else ""
+    shows = ms > LEAST * step_ms
+    return f"{ms_text(ms)} of {ms_text(step_ms)} ms are guards and wrapper" if shows else ""
