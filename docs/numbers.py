@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from scipy.stats import gmean
 
-from harness.declared import finite
 from harness.loading.python_file import load_file
 from harness.schema import Record
 from runner.analysis.columns import columns, frame
@@ -121,8 +120,8 @@ def steps(median: float | None) -> str:
 
 
 def of_all(even: Paying) -> str:
-    """The median over all models; ``open`` where it is finite and no model pays: such a gain is noise."""
-    return "open" if finite(even.median) is not None and not even.pays else steps(even.median)
+    """The median over all models."""
+    return "open" if even.open else steps(even.median)
 
 
 def first_page(numbers: Numbers, suite: str) -> Iterator[str]:

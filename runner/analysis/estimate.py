@@ -261,3 +261,8 @@ class Paying:
     median: float | None = None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the median over all is finite and no model pays: such a gain is noise."""
+        return not self.pays and self.median is not None and math.isfinite(self.median)

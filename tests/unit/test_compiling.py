@@ -14,6 +14,7 @@ from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of
 from runner.reports import hud_json
+from runner.reports.markdown import render
 from runner.reports.parts.pairs import compile_tables
 from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
 from torchduet.frames import frames_of
@@ -63,6 +64,16 @@ def test_a_model_that_never_pays_is_in_the_median() -> None:
     assert group.break_even.median == math.inf
     paying_steps = [known(c.break_even).steps for c in summary.comparisons[:2]]
     assert group.break_even.median_of_paying == pytest.approx(median(paying_steps))
+
+
+def test_a_median_is_open_where_no_model_pays() -> None:
+    """Measured gains within the noise have break-even steps, and are no gains."""
+    records = [make_record(make_job(name), speedup=1.02, jitter=0.1) for name in "cdf"]
+    (group,) = summarize(records).groups
+    assert (group.break_even.pays, group.break_even.never) == (0, 0)
+    assert math.isfinite(known(group.break_even.median))
+    assert group.break_even.open
+    assert "open; 0/3 pay; 0 never" in render(summarize(records))["report.md"].decode()
 
 
 # -- which side compiles faster --------------------------------------------------------------------

@@ -98,14 +98,14 @@ def _judged(row: Average) -> str:
 
 
 def _break_even(row: Average) -> str:
-    """``19,000 [6,100, never]; 40/71 pay, 5,500; 12 never``"""
+    """``19,000 [6,100, never]; 40/71 pay, 5,500; 12 never``, or ``open; 0/39 pay; 5 never``"""
     known = row[1].break_even
     if known.models < 2 or known.median is None:
         return MISSING
     interval = f" [{steps_text(known.low)}, {steps_text(known.high or 0.0)}]" if known.low is not None else ""
     of_paying = "" if known.median_of_paying is None else f", {steps_text(known.median_of_paying)}"
     counts = f"{known.pays}/{known.models} pay{of_paying}; {known.never} never"
-    return f"{steps_text(known.median)}{interval}; {counts}"
+    return f"open; {counts}" if known.open else f"{steps_text(known.median)}{interval}; {counts}"
 
 
 def _mean(metric: Metric, row: Average) -> str:
