@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runner.analysis.digits import estimate_text, ms_text, seconds_text
+from runner.analysis.digits import estimate_text, ms_text, seconds_text, significant
 from runner.analysis.estimate import Estimate
 from runner.reports.markdown import escape, list_block, table_block
 from runner.reports.parts.axes import shorten
@@ -170,13 +170,17 @@ def call_lines(why: Why) -> tuple[str, ...]:
     count, us = (why.plain.number(name) for name in ("guards", "guard_check_us"))
     if count is None or us is None:
         return ()
-    return (f"{count:g} guards; {ms_text(us)} us a step when only they run, in a loop.",)
+    return (f"{count:g} guards; {significant(us, 3)} us a step when only they run, in a loop.",)
 
 
 def call_table(why: Why) -> Table:
     step_us = (why.plain.candidate_ms or 0.0) * 1e3
     rows = tuple(
-        (name, "{} [{}, {}]".format(*map(ms_text, us)), f"{us.value / step_us:.2%}" if step_us else "")
+        (
+            name,
+            "{} [{}, {}]".format(*(significant(end, 3) for end in us)),
+            f"{us.value / step_us:.2%}" if step_us else "",
+        )
         for name, us in why.call.items()
     )
     return Table(header=("", "us a step [95 %]", "of the step"), rows=rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.analysis.digits import ms_text
+from runner.analysis.digits import significant
 from runner.runs.why.looked import Looked
 
 NAME = "guards"
@@ -14,4 +14,4 @@ LEAST = 0.02  # of the step
 def signature(looked: Looked) -> str:
     us, surely = (looked.number(f"candidate_{METRIC}{end}") for end in ("", "_low"))
     shows = surely / 1e3 > LEAST * looked.step_ms
-    return f"{looked.number('guards'):g} guards take {ms_text(us)} us" if shows else ""
+    return f"{looked.number('guards'):g} guards take {significant(us, 3)} us" if shows else ""
