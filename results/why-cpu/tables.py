@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.schema import Job, Record  # noqa: E402 - the path comes first
 from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
+from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
 from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
@@ -44,8 +45,10 @@ def why_of(folder: Path) -> Why | None:
 
 
 def _records(folder: Path, part: str) -> Sequence[Record]:
+    """With the variation between processes that is assumed today, whatever was assumed on its day."""
     file = folder / f"{part}.jsonl"
-    return read_records(file).records if file.exists() else ()
+    records = read_records(file).records if file.exists() else ()
+    return [replace(record, assumed_between_sd=assumed_today(record).sd) for record in records]
 
 
 def add(run: Path, into: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from harness.protocol import Protocol
 from harness.schema import AS_FOUND, Compilation, Mode, Record, Scalar
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.between import (
@@ -68,6 +69,17 @@ def test_a_compiler_varies_more_where_eager_s_step_on_a_cpu_is_short(
     job = replace(make_job(), device=device)
     assert (assumed_in(job, "inductor", seconds).sd == SHORT_STEP_TAU) is short
     assert assumed_in(job, "eager", seconds).sd == ASSUMED["eager", "training"]
+
+
+@pytest.mark.parametrize(("threads", "inductor"), [(1, 0.006), (2, 0.015), (None, 0.015)])
+def test_a_compiler_varies_more_in_training_with_several_threads(
+    threads: int | None, inductor: float
+) -> None:
+    job = make_job(protocol=Protocol(threads=threads))
+    assert assumed_in(job, "inductor", (0.1,)).sd == inductor
+    assert assumed_in(job, "eager", (0.1,)).sd == ASSUMED["eager", "training"]
+    of_inference = replace(job, case=replace(job.case, mode=Mode.INFERENCE))
+    assert assumed_in(of_inference, "inductor", (0.1,)).sd == ASSUMED["inductor", "inference"]
 
 
 def test_eager_of_another_precision_varies_like_a_compiler() -> None:

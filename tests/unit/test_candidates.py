@@ -11,11 +11,10 @@ from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.statistics import geomean, wilson
-from runner.analysis.verdicts.between import ASSUMED
 from runner.cli.commands import job_command
 from runner.reports.parts.pairs import pair_tables, short_pair_tables
 from tests.command_line import config_of_words
-from tests.factories import known, make_job, make_record, together, with_samples
+from tests.factories import ASSUMED_SD, known, make_job, make_record, together, with_samples
 from tests.unit.test_statistics import estimate
 
 
@@ -70,7 +69,7 @@ def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
     assert pair.verdict is Verdict.FASTER
     assert pair.n == 40
     # what varies between processes varies for both
-    assert known(pair.estimate).assumed_sd == pytest.approx(ASSUMED["inductor", "training"] * math.sqrt(2))
+    assert known(pair.estimate).assumed_sd == pytest.approx(ASSUMED_SD["inductor"] * math.sqrt(2))
 
 
 def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> None:

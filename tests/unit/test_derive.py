@@ -10,13 +10,12 @@ from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare, summarize
 from runner.analysis.digits import steps_text
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.between import ASSUMED
 from runner.analysis.verdicts.decision import Between, judged
 from runner.analysis.verdicts.generation import generation_of
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt
-from tests.factories import finding, known, make_job, make_record, printed, with_samples
+from tests.factories import ASSUMED_SD, finding, known, make_job, make_record, printed, with_samples
 
 
 def comparison_of(record: Record) -> Comparison:
@@ -30,7 +29,7 @@ def comparison_of(record: Record) -> Comparison:
 def test_timing_numbers_are_those_of_the_paired_samples() -> None:
     record = make_record(make_job(), speedup=1.5)
     samples = known(record.samples)
-    tau = Between(assumed_sd=ASSUMED["inductor", "training"])
+    tau = Between(assumed_sd=ASSUMED_SD["inductor"])
     expected = judged(samples.baseline_s, samples.candidate_s, between=tau)
     comparison = comparison_of(record)
     assert comparison.n == 20

@@ -73,6 +73,7 @@ def assumed_in(
         compiler,
         job.case.mode.value,
         short=is_short(job, baseline_s),
+        several_threads=job.protocol.threads != 1,
         control=job.baseline_dtype in (None, job.dtype),
         calibration=calibration,
     )
