@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "results" / "headline-cpu"
+JUDGED = SMALL / "judged"  # the same jobs, parity alone
 WHOLE = ROOT / "results" / "headline-whole-cpu"
 FLOAT32, BFLOAT16, AVX2 = WHOLE / "float32", WHOLE / "bfloat16", WHOLE / "avx2"
-CALIBRATION = ROOT / "results" / "verdicts-cpu" / "calibrate"
-WHOLE_CALIBRATION = ROOT / "results" / "verdicts-cpu" / "calibrate-two"
+VERDICTS = ROOT / "results" / "verdicts-cpu"
+CALIBRATION, WHOLE_CALIBRATION = VERDICTS / "calibrate", VERDICTS / "calibrate-two"
 MODES = ("inference", "training")
 WHOLE_NAME, BFLOAT16_NAME, SMALL_NAME = "whole", "whole-bfloat16", "small"
 WHOLE_COMPILERS = ("inductor", "inductor[freezing=True]", "aot_eager")
@@ -67,6 +68,36 @@ def records_below(folder: Path) -> Iterator[Record]:
             first.setdefault((record.job.key, record.candidate), record)
     for record in first.values():
         yield replace(record, assumed_between_sd=assumed_today(record).sd)
+
+
+def judged_again(records: Iterable[Record], again: Iterable[Record]) -> Iterator[Record]:
+    """The records with the parity that ``again`` found by today's rule.
+
+    Raises ``KeyError`` for a record that an older rule judged and ``again`` lacks.
+    """
+    today = {(record.job.key, record.candidate): record for record in again}
+    for record in records:
+        if record.parity is None:  # it ended before it could be judged
+            yield record
+        else:
+            new = today[record.job.key, record.candidate]
+            yield replace(record, status=new.status, failure=new.failure, parity=new.parity)
+
+
+def rules(old: Sequence[Record], new: Sequence[Record]) -> str:
+    """What SMALL_SCALE says of an older rule's verdicts and of today's. ``new``: of ``judged_again``."""
+    both = [pair for pair in zip(old, new, strict=True) if pair[0].parity is not None]
+    same = sum(first.status is second.status for first, second in both)
+    behind_kinks = Counter(
+        second.job.case.mode.value
+        for _, second in both
+        if second.candidate == "inductor" and second.parity is not None and second.parity.sensitive_tensors
+    )
+    inference, training = (behind_kinks[mode] for mode in MODES)
+    return (
+        f"{same} of {len(both)} statuses are those of the older rule. Of Inductor's jobs {inference} in "
+        f"inference and {training} in training have *sensitive* tensors"
+    )
 
 
 def processor(device: str) -> str:
@@ -375,7 +406,8 @@ def controls() -> tuple[str, str]:
 
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
-    records = [*records_below(SMALL)]
+    older = [*records_below(SMALL)]
+    records = [*judged_again(older, records_below(JUDGED))]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
     of_float32, of_bfloat16, of_avx2 = ([*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2))
     whole = Numbers(in_suite(WHOLE_NAME, of_float32))
@@ -389,6 +421,10 @@ def lines() -> dict[str, list[str]]:
     epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
+    again = load_file(VERDICTS / "again.py").rows
+    again_inference = [*again(of_avx2, records_below(VERDICTS / "whole-again"))]
+    again_training = [*again(of_float32, records_below(VERDICTS / "whole-again-training"))]
+    z_inference, z_training = (rows[-1].split()[-1] for rows in (again_inference, again_training))
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
         "README.md": [
@@ -408,6 +444,7 @@ def lines() -> dict[str, list[str]]:
             passes(all_small),
             *slower,
             *whole_explained(explanations, whole, bfloat16),
+            f"standard deviation of z {z_inference} in inference and {z_training} in training",
             count,
             made_with([*of_float32, *of_bfloat16]),
         ],
@@ -416,6 +453,7 @@ def lines() -> dict[str, list[str]]:
             *sentences(small, all_small),
             small_explained(explanations, all_small),
             by_processor(records),
+            rules(older, records),
             made_with(records),
         ],
         "docs/BIAS.md": [
@@ -423,6 +461,7 @@ def lines() -> dict[str, list[str]]:
             *processor_and_precision(whole, avx2, bfloat16),
         ],
         "results/why-cpu/README.md": slower_small,
+        "results/verdicts-cpu/README.md": [*again_inference, *again_training],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),

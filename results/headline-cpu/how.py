@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 
-from docs.numbers import processor, records_below  # noqa: E402
+from docs.numbers import JUDGED, judged_again, processor, records_below  # noqa: E402
 from runner.analysis.comparison import Comparison  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.reports.parts.axes import (  # noqa: E402
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("picture", type=Path)
     parser.add_argument("--compiler", default="inductor")
     options = parser.parse_args()
-    comparisons = summarize(list(records_below(options.runs))).comparisons
+    comparisons = summarize(list(judged_again(records_below(options.runs), records_below(JUDGED)))).comparisons
     shown = [
         c for c in comparisons if c.compiler == options.compiler and c.record.status.passed and c.speedup
     ]

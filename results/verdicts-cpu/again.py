@@ -1,0 +1,63 @@
+"""Ten whole models, drawn at random, in the headline and again on another day: ``python results/verdicts-cpu/again.py``.
+
+*z*: the difference of the two log speedups of inductor over its standard error. The standard error of a speedup is
+half the width of its 95 % interval over 1.96; the interval has the variation between processes that is assumed
+today.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from harness.schema import Record  # noqa: E402 - the path comes first
+from runner.analysis.comparison import Comparison  # noqa: E402
+from runner.analysis.derive import summarize  # noqa: E402
+from runner.analysis.estimate import PairedEstimate  # noqa: E402
+from runner.analysis.verdicts.decision import Z_95  # noqa: E402
+
+
+def rows(headline: Iterable[Record], again: Iterable[Record]) -> Iterator[str]:
+    """A row for each model that was measured again, and the standard deviation of z about 0."""
+    second = _comparisons(again)
+    first = _comparisons(
+        record for record in headline if (record.job.case.name, record.job.case.mode) in second
+    )
+    zs: list[float] = []
+    for key, comparison in second.items():
+        before, today = first[key].estimate, comparison.estimate
+        z = ""
+        if before is not None and today is not None:
+            zs.append((today.log - before.log) / math.hypot(_error(before), _error(today)))
+            z = f"{zs[-1]:.1f}"
+        yield f"| {key[0]} | {_text(first[key])} | {_text(comparison)} | {z} |"
+    yield f"standard deviation of z about 0: {math.sqrt(sum(z * z for z in zs) / len(zs)):.2f}"
+
+
+def _comparisons(records: Iterable[Record]) -> dict[tuple[str, object], Comparison]:
+    ours = [record for record in records if record.candidate == "inductor"]
+    return {(c.record.job.case.name, c.record.job.case.mode): c for c in summarize(ours).comparisons}
+
+
+def _error(estimate: PairedEstimate) -> float:
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    return (high - low) / 2 / Z_95
+
+
+def _text(comparison: Comparison) -> str:
+    if comparison.estimate is None or comparison.verdict is None:
+        return comparison.status.value
+    return f"{comparison.estimate.factor:.2f}x, {comparison.verdict.value}"
+
+
+if __name__ == "__main__":
+    from docs.numbers import AVX2, FLOAT32, records_below
+
+    for headline, again in ((AVX2, "whole-again"), (FLOAT32, "whole-again-training")):
+        print("\n".join(rows(records_below(headline), records_below(HERE / again))), end="\n\n")
