@@ -424,7 +424,10 @@ def lines() -> dict[str, list[str]]:
     again = load_file(VERDICTS / "again.py").rows
     again_inference = [*again(of_avx2, records_below(VERDICTS / "whole-again"))]
     again_training = [*again(of_float32, records_below(VERDICTS / "whole-again-training"))]
-    z_inference, z_training = (rows[-1].split()[-1] for rows in (again_inference, again_training))
+    again_new = [*again(of_float32, records_below(VERDICTS / "whole-again-new"))]
+    z_inference, z_training, z_new = (
+        rows[-1].split()[-1] for rows in (again_inference, again_training, again_new)
+    )
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
         "README.md": [
@@ -444,7 +447,8 @@ def lines() -> dict[str, list[str]]:
             passes(all_small),
             *slower,
             *whole_explained(explanations, whole, bfloat16),
-            f"standard deviation of z {z_inference} in inference and {z_training} in training",
+            f"standard deviation of z {z_inference} in inference, {z_training} in training, "
+            f"and {z_new} for ten more",
             count,
             made_with([*of_float32, *of_bfloat16]),
         ],
@@ -461,7 +465,7 @@ def lines() -> dict[str, list[str]]:
             *processor_and_precision(whole, avx2, bfloat16),
         ],
         "results/why-cpu/README.md": slower_small,
-        "results/verdicts-cpu/README.md": [*again_inference, *again_training],
+        "results/verdicts-cpu/README.md": [*again_inference, *again_training, *again_new],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),

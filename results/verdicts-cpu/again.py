@@ -59,5 +59,6 @@ def _text(comparison: Comparison) -> str:
 if __name__ == "__main__":
     from docs.numbers import AVX2, FLOAT32, records_below
 
-    for headline, again in ((AVX2, "whole-again"), (FLOAT32, "whole-again-training")):
+    runs = (AVX2, "whole-again"), (FLOAT32, "whole-again-training"), (FLOAT32, "whole-again-new")
+    for headline, again in runs:
         print("\n".join(rows(records_below(headline), records_below(HERE / again))), end="\n\n")
