@@ -447,8 +447,7 @@ def lines() -> dict[str, list[str]]:
             passes(all_small),
             *slower,
             *whole_explained(explanations, whole, bfloat16),
-            f"standard deviation of z {z_inference} in inference, {z_training} in training, "
-            f"and {z_new} for ten more",
+            f"standard deviation of z {z_inference} in inference, {z_training} in training, and {z_new}",
             count,
             made_with([*of_float32, *of_bfloat16]),
         ],
