@@ -91,6 +91,7 @@ def assumed_tau(
 ) -> Assumed:
     """tau of a candidate in a mode, if it is not measured. ``short``: as ``family.is_short`` says.
 
+    ``several_threads``: whether the worker may have more than one thread.
     A kind that the calibration lacks has the largest value of its compilers in this mode and such steps.
     """
     kind, mode = kind_of(candidate, control=control), tau_mode(mode)
