@@ -18,6 +18,25 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from scipy.stats import gmean
 
+from docs.records import (
+    AVX2,
+    BFLOAT16,
+    CALIBRATION,
+    FLOAT32,
+    FURTHER,
+    JUDGED,
+    ROOT,
+    SMALL,
+    VERDICTS,
+    WHOLE_CALIBRATION,
+    XEON,
+    in_suite,
+    judged_again,
+    made_on,
+    pooled,
+    records_below,
+    with_processes,
+)
 from harness.loading.python_file import load_file
 from harness.schema import Record
 from runner.analysis.columns import columns, frame
@@ -28,7 +47,6 @@ from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.family import assumed_today
 from runner.runs.why.words import overview, overview_text
-from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, GroupSummary
@@ -36,13 +54,6 @@ if TYPE_CHECKING:
     from runner.runs.why.explain import Why
     from runner.store.calibrations import Calibration
 
-ROOT = Path(__file__).resolve().parents[1]
-SMALL = ROOT / "results" / "headline-cpu"
-JUDGED = SMALL / "judged"  # the same jobs, parity alone
-WHOLE = ROOT / "results" / "headline-whole-cpu"
-FLOAT32, BFLOAT16, AVX2 = WHOLE / "float32", WHOLE / "bfloat16", WHOLE / "avx2"
-VERDICTS = ROOT / "results" / "verdicts-cpu"
-CALIBRATION, WHOLE_CALIBRATION = VERDICTS / "calibrate", VERDICTS / "calibrate-two"
 MODES = ("inference", "training")
 WHOLE_NAME, BFLOAT16_NAME, SMALL_NAME = "whole", "whole-bfloat16", "small"
 WHOLE_COMPILERS = ("inductor", "inductor[freezing=True]", "aot_eager")
@@ -54,34 +65,6 @@ OF_TABLE = [
     *("compilation_latency_s", "break_even_steps", "memory_ratio", "open_because", "parity_rule"),
 ]
 DASH = "\N{EN DASH}"
-POOLED = "cpu"  # in place of the name of a processor
-
-
-def records_below(folder: Path) -> Iterator[Record]:
-    """The first record of each job and candidate, of a run or of all runs in the folder.
-
-    Each has the variation between processes that is assumed today, whatever was assumed on its day.
-    """
-    first: dict[tuple[str, str], Record] = {}
-    for file in sorted([*folder.glob("records.jsonl")] or folder.glob("*/records.jsonl")):
-        for record in read_records(file).records:
-            first.setdefault((record.job.key, record.candidate), record)
-    for record in first.values():
-        yield replace(record, assumed_between_sd=assumed_today(record).sd)
-
-
-def judged_again(records: Iterable[Record], again: Iterable[Record]) -> Iterator[Record]:
-    """The records with the parity that ``again`` found by today's rule.
-
-    Raises ``KeyError`` for a record that an older rule judged and ``again`` lacks.
-    """
-    today = {(record.job.key, record.candidate): record for record in again}
-    for record in records:
-        if record.parity is None:  # it ended before it could be judged
-            yield record
-        else:
-            new = today[record.job.key, record.candidate]
-            yield replace(record, status=new.status, failure=new.failure, parity=new.parity)
 
 
 def rules(old: Sequence[Record], new: Sequence[Record]) -> str:
@@ -98,27 +81,6 @@ def rules(old: Sequence[Record], new: Sequence[Record]) -> str:
         f"{same} of {len(both)} statuses are those of the older rule. Of Inductor's jobs {inference} in "
         f"inference and {training} in training have *sensitive* tensors"
     )
-
-
-def processor(device: str) -> str:
-    """``Intel Xeon`` of ``cpu (Intel(R) Xeon(R) Processor)``; empty if all runs have the same."""
-    name = device.partition(" (")[2].removesuffix(")")
-    return name.replace("(R)", "").removesuffix(" Processor")
-
-
-def pooled(records: Iterable[Record]) -> list[Record]:
-    """The records as if one processor had made them, in the order of the tables."""
-    names = {"cpu": POOLED, "device_name": POOLED}
-    blind = [replace(record, environment={**record.environment, **names}) for record in records]
-    return sorted(blind, key=lambda record: record.job.case.mode.value)
-
-
-def in_suite(name: str, records: Iterable[Record]) -> list[Record]:
-    """The records as if all models were in the suite with this name: their averages are over all of them."""
-    return [
-        replace(record, job=replace(record.job, case=replace(record.job.case, suite=name)))
-        for record in records
-    ]
 
 
 class Numbers:
@@ -271,6 +233,17 @@ def _cell(comparison: Comparison) -> str:
     return f"{speedup}, {verdict.value}"
 
 
+def in_several_processes(records: Iterable[Record]) -> str:
+    """What RESULTS says of the whole models' processes. ``records``: in float32."""
+    training = [r for r in records if r.candidate == "inductor" and r.job.case.mode.value == "training"]
+    counts = [len(record.samples.rounds_by_process) for record in training if record.samples]
+    several = [count for count in counts if count > 1]
+    return (
+        f"training in float32, where {len(several)} of {len(counts)} models have {min(several)} to "
+        f"{max(several)}"
+    )
+
+
 def both_ways(first: pd.DataFrame, second: pd.DataFrame, subject: str, words: tuple[str, str]) -> str:
     """What BIAS says of the models that were measured in two ways."""
     both = first.merge(second, on="name", suffixes=("", "_again"))
@@ -287,8 +260,10 @@ def whole_and_small(whole: Numbers, small: Numbers) -> Iterator[str]:
         yield both_ways(*parts, mode, ("whole", "small"))
 
 
-def processor_and_precision(whole: Numbers, avx2: Numbers, bfloat16: Numbers) -> Iterator[str]:
+def processor_and_precision(whole: Numbers, avx2: Numbers, xeon: Numbers, bfloat16: Numbers) -> Iterator[str]:
     """What BIAS says of the models that were measured on two processors, and on one in two precisions."""
+    epyc, intel = (part.of("inductor", WHOLE_NAME, "training") for part in (whole, xeon))
+    yield both_ways(epyc, intel, "training", ("on this EPYC", "on an Intel Xeon"))
     for mode in MODES:
         float32 = whole.of("inductor", WHOLE_NAME, mode)
         without = avx2.of("inductor", WHOLE_NAME, mode)
@@ -316,11 +291,6 @@ def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
         f"eager has {large[0]} of it (huggingface) and {timm[0]} (timm_models) in inference, {large[1]} and "
         f"{timm[1]} in training"
     )
-
-
-def made_on(vendor: str, records: Iterable[Record]) -> Iterator[Record]:
-    """The records of one vendor's processors."""
-    yield from (record for record in records if str(record.environment.get("cpu")).startswith(vendor))
 
 
 def by_processor(records: Sequence[Record]) -> str:
@@ -409,10 +379,11 @@ def lines() -> dict[str, list[str]]:
     older = [*records_below(SMALL)]
     records = [*judged_again(older, records_below(JUDGED))]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
-    of_float32, of_bfloat16, of_avx2 = ([*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2))
+    one_process, of_bfloat16, of_avx2 = ([*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2))
+    of_float32 = [*with_processes(one_process, itertools.chain(*map(records_below, FURTHER)))]
     whole = Numbers(in_suite(WHOLE_NAME, of_float32))
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
-    avx2 = Numbers(in_suite(WHOLE_NAME, of_avx2))
+    avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, records_below(XEON)))
     (calibration,), (calibration_whole,) = (
         calibrated([*records_below(folder)]) for folder in (CALIBRATION, WHOLE_CALIBRATION)
     )
@@ -423,10 +394,11 @@ def lines() -> dict[str, list[str]]:
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
     again = load_file(VERDICTS / "again.py").rows
     again_inference = [*again(of_avx2, records_below(VERDICTS / "whole-again"))]
-    again_training = [*again(of_float32, records_below(VERDICTS / "whole-again-training"))]
-    again_new = [*again(of_float32, records_below(VERDICTS / "whole-again-new"))]
-    z_inference, z_training, z_new = (
-        rows[-1].split()[-1] for rows in (again_inference, again_training, again_new)
+    again_training = [*again(one_process, records_below(VERDICTS / "whole-again-training"))]
+    again_new = [*again(one_process, records_below(VERDICTS / "whole-again-new"))]
+    again_xeon = [*again(records_below(XEON), records_below(VERDICTS / "whole-training-xeon-again"))]
+    z_inference, z_training, z_new, z_xeon = (
+        rows[-1].split()[-1] for rows in (again_inference, again_training, again_new, again_xeon)
     )
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
@@ -448,7 +420,9 @@ def lines() -> dict[str, list[str]]:
             *slower,
             *whole_explained(explanations, whole, bfloat16),
             f"standard deviation of z {z_inference} in inference, {z_training} in training, and {z_new}",
+            f"an hour apart, by `--processes=auto`: {z_xeon}",
             count,
+            in_several_processes(of_float32),
             made_with([*of_float32, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
@@ -461,10 +435,15 @@ def lines() -> dict[str, list[str]]:
         ],
         "docs/BIAS.md": [
             *whole_and_small(whole, all_small),
-            *processor_and_precision(whole, avx2, bfloat16),
+            *processor_and_precision(whole, avx2, xeon, bfloat16),
         ],
         "results/why-cpu/README.md": slower_small,
-        "results/verdicts-cpu/README.md": [*again_inference, *again_training, *again_new],
+        "results/verdicts-cpu/README.md": [
+            *again_inference,
+            *again_training,
+            *again_new,
+            *again_xeon,
+        ],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 
-from docs.numbers import JUDGED, judged_again, processor, records_below  # noqa: E402
+from docs.records import JUDGED, judged_again, processor, records_below  # noqa: E402
 from runner.analysis.comparison import Comparison  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.reports.parts.axes import (  # noqa: E402

@@ -57,8 +57,13 @@ def _text(comparison: Comparison) -> str:
 
 
 if __name__ == "__main__":
-    from docs.numbers import AVX2, FLOAT32, records_below
+    from docs.records import AVX2, FLOAT32, VERDICTS, XEON, records_below
 
-    runs = (AVX2, "whole-again"), (FLOAT32, "whole-again-training"), (FLOAT32, "whole-again-new")
-    for headline, again in runs:
-        print("\n".join(rows(records_below(headline), records_below(HERE / again))), end="\n\n")
+    runs = (
+        (AVX2, "whole-again"),
+        (FLOAT32, "whole-again-training"),
+        (FLOAT32, "whole-again-new"),
+        (XEON, "whole-training-xeon-again"),
+    )
+    for first, again in runs:
+        print("\n".join(rows(records_below(first), records_below(VERDICTS / again))), end="\n\n")

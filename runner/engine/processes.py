@@ -15,6 +15,7 @@ in a process that checks the parity of what was loaded.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -227,13 +228,14 @@ def _of_later(later: Sequence[Record]) -> tuple[Compilation, ...]:
 
 
 def joined_samples(parts: Sequence[Samples]) -> Samples:
-    """The samples of several processes, one after the other."""
+    """The samples of several processes, one after the other. A part may itself have several."""
     columns: dict[str, Any] = {
         field.name: tuple(value for part in parts for value in getattr(part, field.name))
         for field in fields(Samples)
         if isinstance(getattr(parts[0], field.name), tuple)
     }
-    columns["rounds_by_process"] = tuple(len(part) for part in parts)
+    counts = (part.rounds_by_process or (len(part),) for part in parts)
+    columns["rounds_by_process"] = tuple(itertools.chain.from_iterable(counts))
     return replace(parts[0], **columns)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.numbers import SMALL, lines, records_below
+from docs.numbers import lines
+from docs.records import SMALL, records_below
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # reads 900 records and 306 of --why

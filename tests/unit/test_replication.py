@@ -12,7 +12,7 @@ from harness.protocol import AUTO
 from harness.schema import Extras, Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
-from runner.engine.processes import with_processes
+from runner.engine.processes import joined_samples, with_processes
 from tests.factories import known, make_job, make_record, make_samples, with_samples
 
 Measure = Callable[[Job, str, int], Record]
@@ -78,6 +78,13 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
 
 
 NUMBERS = ("compilation_latency_s", "compile_cache_hits", "compile_cache_misses")
+
+
+def test_samples_of_records_that_have_several_processes_are_joined_too() -> None:
+    alone, three = make_samples(rounds=4), known(Run(3).records["a"].samples)
+    both = joined_samples([alone, three])
+    assert both.rounds_by_process == (4, 11, 12, 13)
+    assert both.candidate_s == (*alone.candidate_s, *three.candidate_s)
 
 
 def test_the_record_says_what_later_processes_compiled_and_what_they_reused() -> None:

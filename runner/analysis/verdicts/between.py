@@ -42,7 +42,8 @@ THREADS_TAU = {"aot_eager": 0.006, "inductor": 0.015, "other": 0.015}
 
 The upper ends of one-sided 80 % intervals, as a calibration has them, of whole models with two threads
 (aot_eager 13, inductor 16, at least three processes each). With the values of ``ASSUMED``, 45 of 63 intervals
-of inductor held, with these 61. Of eager against itself 23 of 24 hold 1. Source: results/verdicts-cpu.
+of inductor held, with these 61. Of eager against itself 23 of 24 hold 1. Measured later on an Intel Xeon, 57
+of 59 of inductor hold (its upper end: 1.54 %). Source: results/verdicts-cpu.
 """
 ASSUMED_ACROSS = 0.02
 """Of the speedup of one process's step over another process's step (``--envs``): all its sides vary."""
