@@ -19,6 +19,7 @@ import pandas as pd
 from scipy.stats import gmean
 
 from docs.records import (
+    AGAIN,
     AVX2,
     BFLOAT16,
     CALIBRATION,
@@ -35,7 +36,7 @@ from docs.records import (
     made_on,
     pooled,
     records_below,
-    with_processes,
+    with_further_processes,
 )
 from harness.loading.python_file import load_file
 from harness.schema import Record
@@ -239,8 +240,8 @@ def in_several_processes(records: Iterable[Record]) -> str:
     counts = [len(record.samples.rounds_by_process) for record in training if record.samples]
     several = [count for count in counts if count > 1]
     return (
-        f"training in float32, where {len(several)} of {len(counts)} models have {min(several)} to "
-        f"{max(several)}"
+        f"training in float32, where inductor has {min(several)} to {max(several)} in {len(several)} of "
+        f"{len(counts)} models"
     )
 
 
@@ -263,7 +264,7 @@ def whole_and_small(whole: Numbers, small: Numbers) -> Iterator[str]:
 def processor_and_precision(whole: Numbers, avx2: Numbers, xeon: Numbers, bfloat16: Numbers) -> Iterator[str]:
     """What BIAS says of the models that were measured on two processors, and on one in two precisions."""
     epyc, intel = (part.of("inductor", WHOLE_NAME, "training") for part in (whole, xeon))
-    yield both_ways(epyc, intel, "training", ("on this EPYC", "on an Intel Xeon"))
+    yield both_ways(epyc, intel, "training", ("on the EPYC with AVX-512", "on an Intel Xeon with it"))
     for mode in MODES:
         float32 = whole.of("inductor", WHOLE_NAME, mode)
         without = avx2.of("inductor", WHOLE_NAME, mode)
@@ -379,11 +380,13 @@ def lines() -> dict[str, list[str]]:
     older = [*records_below(SMALL)]
     records = [*judged_again(older, records_below(JUDGED))]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
-    one_process, of_bfloat16, of_avx2 = ([*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2))
-    of_float32 = [*with_processes(one_process, itertools.chain(*map(records_below, FURTHER)))]
+    by_folder = {folder: [*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2, XEON)}
+    further = [*itertools.chain(*map(records_below, FURTHER))]
+    of_float32 = [*with_further_processes(by_folder[FLOAT32], further)]
+    of_bfloat16, of_avx2 = by_folder[BFLOAT16], by_folder[AVX2]
     whole = Numbers(in_suite(WHOLE_NAME, of_float32))
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
-    avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, records_below(XEON)))
+    avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, by_folder[XEON]))
     (calibration,), (calibration_whole,) = (
         calibrated([*records_below(folder)]) for folder in (CALIBRATION, WHOLE_CALIBRATION)
     )
@@ -393,13 +396,8 @@ def lines() -> dict[str, list[str]]:
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
     again = load_file(VERDICTS / "again.py").rows
-    again_inference = [*again(of_avx2, records_below(VERDICTS / "whole-again"))]
-    again_training = [*again(one_process, records_below(VERDICTS / "whole-again-training"))]
-    again_new = [*again(one_process, records_below(VERDICTS / "whole-again-new"))]
-    again_xeon = [*again(records_below(XEON), records_below(VERDICTS / "whole-training-xeon-again"))]
-    z_inference, z_training, z_new, z_xeon = (
-        rows[-1].split()[-1] for rows in (again_inference, again_training, again_new, again_xeon)
-    )
+    again_rows = [[*again(by_folder[first], records_below(second))] for first, second in AGAIN]
+    z_inference, z_training, z_new, z_xeon = (rows[-1].split()[-1] for rows in again_rows)
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
         "README.md": [
@@ -423,7 +421,7 @@ def lines() -> dict[str, list[str]]:
             f"an hour apart, by `--processes=auto`: {z_xeon}",
             count,
             in_several_processes(of_float32),
-            made_with([*of_float32, *of_bfloat16]),
+            made_with([*of_float32, *further, *of_bfloat16]),
         ],
         "docs/SMALL_SCALE.md": [
             *small_rows(small),
@@ -438,12 +436,7 @@ def lines() -> dict[str, list[str]]:
             *processor_and_precision(whole, avx2, xeon, bfloat16),
         ],
         "results/why-cpu/README.md": slower_small,
-        "results/verdicts-cpu/README.md": [
-            *again_inference,
-            *again_training,
-            *again_new,
-            *again_xeon,
-        ],
+        "results/verdicts-cpu/README.md": [*itertools.chain(*again_rows)],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),

@@ -23,6 +23,13 @@ FURTHER = [
 ]
 """Further processes of some of the headline's jobs, on the same processor."""
 XEON = VERDICTS / "whole-training-xeon"
+AGAIN = (
+    (AVX2, VERDICTS / "whole-again"),
+    (FLOAT32, VERDICTS / "whole-again-training"),
+    (FLOAT32, VERDICTS / "whole-again-new"),
+    (XEON, VERDICTS / "whole-training-xeon-again"),
+)
+"""Two runs of the same ten models each: in inference, then three times in training."""
 CALIBRATION, WHOLE_CALIBRATION = VERDICTS / "calibrate", VERDICTS / "calibrate-two"
 POOLED = "cpu"  # in place of the name of a processor
 
@@ -40,7 +47,7 @@ def records_below(folder: Path) -> Iterator[Record]:
         yield replace(record, assumed_between_sd=assumed_today(record).sd)
 
 
-def with_processes(records: Sequence[Record], more: Iterable[Record]) -> Iterator[Record]:
+def with_further_processes(records: Sequence[Record], more: Iterable[Record]) -> Iterator[Record]:
     """The records, each with the samples of all records of its job and candidate."""
     parts: dict[tuple[str, str], list[Samples]] = {}
     for record in (*records, *more):

@@ -276,10 +276,14 @@ class Samples:
         return len(self.baseline_s)
 
     @property
+    def rounds_of_each(self) -> tuple[int, ...]:
+        """The number of rounds of each process, also of a single one."""
+        return self.rounds_by_process or (len(self),)
+
+    @property
     def process_of_round(self) -> tuple[int, ...]:
         """The number of the process, from 0, that each round ran in."""
-        counts = self.rounds_by_process or (len(self),)
-        return tuple(number for number, count in enumerate(counts) for _ in range(count))
+        return tuple(number for number, count in enumerate(self.rounds_of_each) for _ in range(count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

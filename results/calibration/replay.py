@@ -39,7 +39,7 @@ def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:
             if record.candidate != "eager" or record.job.baseline_dtype or samples is None:
                 continue
             logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
-            ends = np.cumsum(samples.rounds_by_process or (len(samples),))[:-1]
+            ends = np.cumsum(samples.rounds_of_each)[:-1]
             tau = assumed_today(record).sd
             yield from ((tau, part) for part in np.split(logs, ends))
 

@@ -70,7 +70,7 @@ def processes_of(records: Sequence[Record]) -> Processes:
         if samples is None:
             continue
         logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
-        ends = list(itertools.accumulate(samples.rounds_by_process or (len(samples),)))
+        ends = list(itertools.accumulate(samples.rounds_of_each))
         key = record.job.case.name, record.job.case.mode.value, record.candidate
         found.setdefault(key, []).extend(np.split(logs, ends[:-1]))
     return {key: parts for key, parts in found.items() if len(parts) > 1}

@@ -15,7 +15,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from harness.schema import Record  # noqa: E402 - the path comes first
+from docs.records import AGAIN, records_below  # noqa: E402 - the path comes first
+from harness.schema import Record  # noqa: E402
 from runner.analysis.comparison import Comparison  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.estimate import PairedEstimate  # noqa: E402
@@ -57,13 +58,5 @@ def _text(comparison: Comparison) -> str:
 
 
 if __name__ == "__main__":
-    from docs.records import AVX2, FLOAT32, VERDICTS, XEON, records_below
-
-    runs = (
-        (AVX2, "whole-again"),
-        (FLOAT32, "whole-again-training"),
-        (FLOAT32, "whole-again-new"),
-        (XEON, "whole-training-xeon-again"),
-    )
-    for first, again in runs:
-        print("\n".join(rows(records_below(first), records_below(VERDICTS / again))), end="\n\n")
+    for first, second in AGAIN:
+        print("\n".join(rows(records_below(first), records_below(second))), end="\n\n")

@@ -114,7 +114,7 @@ def parts_of(record: Record) -> list[Floats]:
     samples = record.samples
     assert samples is not None
     logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
-    ends = list(itertools.accumulate(samples.rounds_by_process or (len(samples),)))
+    ends = list(itertools.accumulate(samples.rounds_of_each))
     return np.split(logs, ends[:-1])
 
 

@@ -15,7 +15,6 @@ in a process that checks the parity of what was loaded.
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -234,8 +233,7 @@ def joined_samples(parts: Sequence[Samples]) -> Samples:
         for field in fields(Samples)
         if isinstance(getattr(parts[0], field.name), tuple)
     }
-    counts = (part.rounds_by_process or (len(part),) for part in parts)
-    columns["rounds_by_process"] = tuple(itertools.chain.from_iterable(counts))
+    columns["rounds_by_process"] = tuple(count for part in parts for count in part.rounds_of_each)
     return replace(parts[0], **columns)
 
 
