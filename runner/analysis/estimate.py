@@ -52,8 +52,10 @@ class Limits:
     alpha: float  # of q
 
     @classmethod
-    def of(cls, protocol: Protocol) -> Limits:
-        return cls(threshold=protocol.noise_threshold, alpha=protocol.alpha)
+    def of(cls, *protocols: Protocol) -> Limits:
+        """Those of the protocol; of several, the stricter."""
+        threshold = max(protocol.noise_threshold for protocol in protocols)
+        return cls(threshold=threshold, alpha=min(protocol.alpha for protocol in protocols))
 
     @property
     def log(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import itertools
+import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from harness.schema import Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
 from runner.store.record_file import Records
-from runner.store.run_folder import RUN, RunFolder, jobs_in, read_run_json
+from runner.store.run_folder import RUN, RunFolder, jobs_in, listed, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
 MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable")
@@ -40,6 +41,10 @@ class Source:
     about: dict[str, Any]
 
     @property
+    def tags(self) -> list[str]:
+        return listed(self.about, "tags", str)
+
+    @property
     def jobs(self) -> tuple[Job, ...]:
         """The jobs that are planned or measured."""
         return (*self.plan, *(record.job for record in self.content.records))
@@ -47,11 +52,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The new run, a sentence on what no run has measured, and sentences on lines that could not be used."""
+    """The new run, a sentence on what no run has measured, and sentences on lines that could not be used.
+
+    ``lost``: whether one of these lines can have held a result that the new run lacks.
+    """
 
     folder: RunFolder
     missing: str
     damage: tuple[str, ...]
+    lost: bool
 
 
 def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]) -> Merged:
@@ -81,7 +90,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             results.setdefault(key, []).append(candidate)
         origins.append({"folder": str(source.folder.resolve()), **source.about, "results": results})
         records |= new
-    tags = list(dict.fromkeys(tag for source in sources for tag in source.about.get("tags", ())))
+    tags = list(dict.fromkeys(tag for source in sources for tag in source.tags))
     facts = {"merged_from": origins, **({"tags": tags} if tags else {})}
     folder = RunFolder.create(output_dir, jobs, command, facts)
     try:
@@ -97,7 +106,10 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             "merge again; the source runs are unchanged"
         ) from None
     damage = tuple(sentence for source in sources for sentence in source.content.damage)
-    return Merged(folder=folder, missing=_missing(records, jobs, folder), damage=damage)
+    missing = _missing(records, jobs, folder)
+    # without a plan, nothing says what a damaged line held
+    lost = any(source.content.damage and (missing or not source.plan) for source in sources)
+    return Merged(folder=folder, missing=missing, damage=damage, lost=lost)
 
 
 def load(path: Path) -> Source:
@@ -121,11 +133,11 @@ def load(path: Path) -> Source:
 def _check_paths(paths: Sequence[Path], output_dir: Path | None) -> None:
     if len(paths) < 2:
         raise UsageError("--merge: one run cannot be merged with itself; name at least two folders")
-    resolved = [path.resolve() for path in paths]
+    resolved = [Path(os.path.realpath(path)) for path in paths]
     for place, path in enumerate(resolved):
         if path in resolved[:place]:
             raise UsageError(f"--merge: {paths[place]} is named twice; name each run once")
-    target = (output_dir or Path("logs")).resolve()
+    target = Path(os.path.realpath(output_dir or "logs"))  # ``resolve`` may raise for a link to itself
     for path, given in zip(resolved, paths, strict=True):
         if target.is_relative_to(path):
             raise UsageError(

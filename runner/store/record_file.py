@@ -62,7 +62,7 @@ def end_last_line(path: Path) -> str | None:
         return None
     lines = path.read_bytes().split(b"\n")
     try:
-        _parse(lines[-1])
+        _parse(lines[-1].removeprefix(BOM_UTF8))
     except ValueError:
         _append(path, CUT_SHORT + b"\n")
         where = f"{plain(str(path))}: line {len(lines)}"

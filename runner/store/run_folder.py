@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.codec import from_json, to_json
 from harness.schema import Job, Record
@@ -34,6 +34,8 @@ RUN = "run.json"
 RECORDS = "records.jsonl"
 NO_PLAN = "it is no plan, or was cut short"
 OTHER_RUN = "--output-dir: {path} holds another run; name a new folder, or use --resume"
+T = TypeVar("T")
+
 PARTIAL_PLAN = re.compile(r"\.run\.json\.\d+\.partial")
 
 
@@ -146,15 +148,11 @@ class RunFolder:
         ``UsageError`` if a file cannot be written. The remaining files of this call are then not written.
         """
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-            try:
-                locked(descriptor, fcntl.LOCK_EX)  # two processes would mix the files of a report
+            with _alone_in(self.path):  # two processes would mix the files of a report
                 for name, content in files.items():
                     if Path(name).name != name:
                         raise ValueError(f"{name!r} is not the name of a file in this folder")
                     write_whole(self.path / name, content)
-            finally:
-                os.close(descriptor)
         except OSError as error:
             raise UsageError(
                 f"{plain(str(error.filename or self.path))} cannot be written ({error.strerror}); "
@@ -174,6 +172,12 @@ def read_run_json(folder: Path) -> dict[str, Any]:
     if not isinstance(run, dict) or not isinstance(run.get("jobs"), list):
         raise ValueError(NO_PLAN)  # noqa: TRY004 - what is promised
     return run
+
+
+def listed(run: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
+    """The items of a list in ``run.json`` that are of this type."""
+    value = run.get(name)
+    return [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
 
 
 def jobs_in(run: Mapping[str, Any], name: str = "jobs") -> tuple[Job, ...]:
@@ -283,9 +287,21 @@ def write_asked(flag: str, path: Path, content: bytes) -> None:
     """``write_whole`` for a file that the user asked for. ``UsageError`` if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
+        with _alone_in(path.parent):
+            write_whole(path, content)
     except OSError as error:
         raise UsageError(f"{flag}: {path} cannot be written ({error.strerror})") from None
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Waits until no other process writes derived files into the folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        locked(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

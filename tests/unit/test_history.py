@@ -101,7 +101,14 @@ def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
     with (make_run(tmp_path, 2, records()[:1]) / "records.jsonl").open("ab") as file:
         file.write(b'{"schema_version": 2, "job"\n')
     (make_run(tmp_path, 3) / "run.json").write_text("[" * 100_000)
-    make_run(tmp_path, 4, merged_from=[1, {"folder": 2}, {}], tags=[1], command=[{}], created=5)
+    make_run(
+        tmp_path,
+        4,
+        merged_from=[1, {"folder": 2}, {}],
+        tags=[1],
+        command=[{}],
+        created="0001-01-01T00:00:00+05:00",
+    )
     for name, file_name, content in (
         ("no plan", "records.jsonl", b"\0\xff{"),
         ("torn plan", "run.json", b'{"jobs": [{"candi'),
@@ -131,6 +138,11 @@ def test_parts_of_a_merged_run_are_not_counted_again(tmp_path: Path) -> None:
     make_run(tmp_path, 3)
     assert [run.name for run in read_runs(tmp_path)] == ["run-2", "run-3"]
     assert "joined from run-0, run-1" in page(tmp_path)
+    part = {"folder": "/elsewhere/run-3", "created": (BEGIN + timedelta(days=9)).isoformat()}
+    make_run(tmp_path, 4, merged_from=[part])
+    assert "run-3" in {run.name for run in read_runs(tmp_path)}  # another run has this name
+    make_run(tmp_path, 5, merged_from=[{**part, "created": (BEGIN + timedelta(days=3)).isoformat()}])
+    assert "run-3" not in {run.name for run in read_runs(tmp_path)}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +152,7 @@ def test_parts_of_a_merged_run_are_not_counted_again(tmp_path: Path) -> None:
         (["--history", "{folder}/run-0/run.json"], "run.json is a file; give the folder"),
         (["--history", "{folder}/empty"], "--history: there is no run in"),
         (["--history", "{folder}/run-0"], "is a run itself; give the folder that holds your runs"),
-        (["--history", "{folder}", "--tag=none"], "none of the 1 runs in"),
+        (["--history", "{folder}", "--tag=none"], "--history: no run in"),
         (["--history", "{folder}", "--list"], "--list and --history exclude each other"),
     ],
 )
@@ -197,7 +209,7 @@ def test_filters_choose_what_is_listed_and_the_page_has_all(
     assert shown(tmp_path, **filters).count("2026-01-0") == runs
     assert "3 runs, newest first" in (tmp_path / "index.html").read_text()
     for nothing in ({"suites": ("others",)}, {"compilers": ("eager",)}):
-        with pytest.raises(UsageError, match="none of the 3 runs"):
+        with pytest.raises(UsageError, match=r"--history: no run in .* fits these filters"):
             shown(tmp_path, **nothing)
 
 
@@ -226,6 +238,8 @@ def test_a_command_of_the_list_can_be_pasted(tmp_path: Path) -> None:
     for number in (0, 1):
         make_run(folder, number)
     assert f"--compare '{folder / 'run-0'}' '{folder / 'run-1'}'" in shown(folder)
+    make_run(folder, 2, [make_record(make_job("c"), "eager")])  # shares no result with the others
+    assert "--compare" not in shown(folder)
 
 
 def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:

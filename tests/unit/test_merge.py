@@ -55,7 +55,7 @@ def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
     merged = merge([a, b], tmp_path / "new", ["--merge"])
     folder = merged.folder
     assert everything_in(a, b) == before
-    assert merged == Merged(folder=folder, missing="", damage=())
+    assert merged == Merged(folder=folder, missing="", damage=(), lost=False)
     assert folder.jobs() == (ONE, TWO)
     assert folder.read().records == (*whole(ONE), *whole(TWO))
     run = json.loads((folder.path / "run.json").read_text())
@@ -157,6 +157,12 @@ def test_a_torn_line_is_an_error_until_its_result_is_there(
     assert main(words) == 2
     assert "line 2 is damaged" in capsys.readouterr().err
     c = write_run(tmp_path / "c", [TWO], whole(TWO)[1:])
+    for folder_without_plan in (a, b):
+        (folder_without_plan / "run.json").rename(folder_without_plan / "moved.json")
+    assert main([*words[:3], f"--output-dir={tmp_path / 'unplanned'}", "--format=csv"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    for folder_without_plan in (a, b):
+        (folder_without_plan / "moved.json").rename(folder_without_plan / "run.json")
     assert main([*words[:3], str(c), f"--output-dir={tmp_path / 'all'}", "--format=csv"]) == 0
     assert capsys.readouterr().err.startswith("note: ")
 

@@ -326,6 +326,37 @@ def test_without_times_together_the_causes_stand_alone(monkeypatch: pytest.Monke
     assert "together, " in said[-1]
 
 
+def test_settings_that_are_slower_together_are_no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
+    both = with_setting("inductor", together_setting(explain("inductor", run(TIMES_OF_TWO), TWO, None)))
+    parts = {
+        PAIRS: run(TIMES_OF_TWO),
+        LOOK: [PLANTED["random numbers"].record],
+        TOGETHER: run({both: 15.0, "inductor": 13.0}),
+    }
+    explanation = asked_why(make_job(candidates=("inductor",)), lambda _, part: parts[part], lambda _: None)
+    assert explanation.together is None
+    assert len(explanation.attempts) == 3
+
+
+def test_ctrl_c_in_a_later_model_loses_no_explanation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    explained = iter([explain("inductor", run(TIMES_OF_TWO), TWO, None)])
+
+    def until_ctrl_c(*_: object) -> Why:
+        for explanation in explained:
+            return explanation
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.runs.why.asking.asked_why", until_ctrl_c)
+    monkeypatch.setattr("runner.plan.possible.possible_here", lambda _, jobs, **__: jobs)
+    monkeypatch.setattr("runner.runs.why.handover.hand_over", lambda *_: None)
+    words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", f"--output-dir={tmp_path / 'why'}"]
+    assert main(words) == 130
+    assert {"why.html", "why.md", "why.json"} <= {path.name for path in (tmp_path / "why").iterdir()}
+
+
 def test_a_part_of_the_plan_is_explained_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
+from runner.cli.actions.measure import used_by_search
 from runner.cli.exit_codes import OK
-from runner.cli.formats import formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
 from runner.plan.config import RunConfig, Where
@@ -31,7 +31,7 @@ FLAGS = (FLAG,)
 
 
 def parse(given: Given) -> tuple[str, RunConfig, Where]:
-    formats_asked(given)
+    used_by_search(given, FLAG.long)
     config, versions = run_config(given), given[FLAG.key]
     if versions != BUILDS and config.environments:
         raise UsageError("--bisect VERSIONS makes its own environments; leave --envs out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def parse(given: Given) -> CompareRequest:
         raise UsageError(
             "--format: one format at a time is printed; name a folder for more with --output-dir"
         )
-    if first.resolve() == second.resolve():
+    if os.path.realpath(first) == os.path.realpath(second):
         raise UsageError(f"--compare: {first} is named twice; name two runs")
     fail_on = listed(FAIL_ON.long, given.get(FAIL_ON.key, ()))
     return CompareRequest(

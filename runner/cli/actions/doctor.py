@@ -16,7 +16,6 @@ from harness import devices
 from harness.schema import Case, Job, Mode, Protocol, Record
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import FAILURES, OK
-from runner.cli.formats import formats_asked
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.store.calibrations import Calibration, matching, read_calibrations
@@ -38,12 +37,11 @@ FLAGS = (
 
 def parse(given: Given) -> str | None:
     """The device to measure; None: a run's default."""
-    formats_asked(given)
     if "devices" not in given:
         return None
     from runner.plan.possible import check_devices
 
-    device = str(given["devices"][-1])
+    device = ",".join(given["devices"])
     try:
         devices.named(device)
     except ValueError as error:
@@ -114,8 +112,8 @@ def noise_lines(record: Record, calibrations: Sequence[Calibration] = ()) -> Ite
     yield (
         f"variation between processes: calibrated on {age_text(known.date, record.ended)}"
         if known is not None
-        else "variation between processes: not calibrated under these conditions; --calibrate measures it "
-        "in 20 to 40 minutes, and later verdicts use it"
+        else "variation between processes: not calibrated under these conditions; --calibrate measures it, "
+        "and later verdicts use it"
     )
 
 

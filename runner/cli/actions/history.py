@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import OK
-from runner.cli.formats import formats_asked
 from runner.plan.compilers import COMPILERS
 from runner.plan.config import SUITES, RunConfig
 from runner.plan.settings import listed, read_row, row_at
@@ -31,7 +30,6 @@ def parse(given: Given) -> HistoryRequest:
     """Unknown suites and compilers are allowed, because runs may be old."""
     from runner.runs.history.listing import HistoryRequest
 
-    formats_asked(given)
     return HistoryRequest(
         folder=Path(given[HISTORY.key]),
         suites=listed(SUITES.long, given.get(SUITES.key, ())),

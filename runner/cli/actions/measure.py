@@ -13,14 +13,14 @@ from harness.hardware.cpus import cpu_model
 from harness.settings import Given, Group, flag
 from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.exit_codes import FAILURES, OK
-from runner.cli.formats import formats_asked
+from runner.cli.formats import FORMAT, formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import check_where, run_config, where_asked
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.possible import check_hardware, check_jobs, possible_here
-from runner.plan.settings import listed, read
+from runner.plan.settings import listed, read, row_at
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +63,13 @@ def parse(given: Given) -> MeasureRequest:
         return replace(request, gates=gates, accepted=accepted)
     where, folder = read(Where(), given), Path(given[RESUME.key])
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
+
+
+def used_by_search(given: Given, action: str) -> None:
+    """``UsageError`` for a flag of a run that ``--why``, ``--tune`` and ``--bisect`` do not use."""
+    for unused in (FORMAT, *(row_at(RunConfig, name).flags[0] for name in ("tags", "skip_unavailable"))):
+        if unused.key in given:
+            raise UsageError(f"{unused.long} does nothing with {action}; leave it out")
 
 
 def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:

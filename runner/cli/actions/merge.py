@@ -41,8 +41,8 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     folders, output_dir, formats = request
     merged = merge(folders, output_dir, argv)
     for sentence in merged.damage:
-        tell(f"{'error' if merged.missing else 'note'}: {sentence}")
+        tell(f"{'error' if merged.lost else 'note'}: {sentence}")
     code = report(merged.folder, console, formats)
     if merged.missing:
         console.print(merged.missing, markup=False, highlight=False, soft_wrap=True)
-    return BAD_INPUT if merged.missing and merged.damage else code
+    return BAD_INPUT if merged.lost else code

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.backends.settings.candidates import compiler_of
 from harness.settings import Given, Group, flag
-from runner.cli.actions.measure import MeasureRequest, planned
+from runner.cli.actions.measure import MeasureRequest, planned, used_by_search
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.schema import Job, Record
+    from runner.runs.why.explain import Why
 
 DEFAULT = "inductor"
 _action = partial(flag, group=Group.ACTIONS)
@@ -33,9 +34,10 @@ FLAGS = (WHY,)
 
 def parse(given: Given) -> tuple[MeasureRequest, bool]:
     """What to measure, and whether it is to be explained or tuned."""
+    action = "--why" if WHY.key in given else "--tune"
+    used_by_search(given, action)
     request = planned(given)
     config = request.config
-    action = "--why" if WHY.key in given else "--tune"
     named = config.compilers
     if not any(compiler.key in given for compiler in COMPILERS):
         named = tuple(name for name in named if name.startswith(DEFAULT))[:1]  # in its mode
@@ -60,12 +62,11 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from runner.plan.jobs import plan
     from runner.plan.partition import our_part
     from runner.plan.possible import possible_here
-    from runner.reports.parts.grid import grid_of, say
+    from runner.reports.parts.grid import say
     from runner.runs.why.asking import asked_why, tuned, tuning, winner
     from runner.runs.why.explain import NoTimes, with_setting
     from runner.runs.why.handover import TRACE, hand_over
-    from runner.runs.why.page import balance_png, page
-    from runner.runs.why.words import as_json, markdown, overview, show
+    from runner.runs.why.words import show
     from runner.store.run_folder import new_folder
 
     measure_request, asks_why = request
@@ -77,23 +78,34 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
         tried = [(job, with_setting(job.candidates[0], tuning(job)[0].settings[0])) for job in jobs]
         possible_here(config, tuple(replace(job, candidates=(name,)) for job, name in tried), skip=False)
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
-    whys = []
-    for job in jobs:
-        measure = partial(_measured, folder / job.key, measure_request, argv, console)
-        try:
-            why = (asked_why if asks_why else tuned)(job, measure, partial(say, console))
-        except NoTimes as error:
-            say(console, f"{job.case.name}: {error}; the log is in {folder / job.key}")
-            continue
-        hand_over(folder / job.key, folder / job.key / TRACE, why)
-        show(why, console)
-        if not asks_why:
-            best = winner(why.attempts)
-            kept = (
-                f"Keep: {best.setting}" if best else "Keep the plain candidate: no setting wins with parity."
-            )
-            say(console, kept)
-        whys.append(why)
+    whys: list[Why] = []
+    try:
+        for job in jobs:
+            measure = partial(_measured, folder / job.key, measure_request, argv, console)
+            try:
+                why = (asked_why if asks_why else tuned)(job, measure, partial(say, console))
+            except NoTimes as error:
+                say(console, f"{job.case.name}: {error}; the log is in {folder / job.key}")
+                continue
+            hand_over(folder / job.key, folder / job.key / TRACE, why)
+            show(why, console)
+            if not asks_why:
+                best = winner(why.attempts)
+                kept = best.setting if best else "the plain candidate: no setting wins with parity."
+                say(console, f"Keep: {kept}")
+            whys.append(why)
+    finally:  # Ctrl-C loses no explanation
+        if whys:
+            _write(folder, whys, console)
+    return OK if len(whys) == len(jobs) else FAILURES
+
+
+def _write(folder: Path, whys: Sequence[Why], console: Console) -> None:
+    """The pages of all explanations."""
+    from runner.reports.parts.grid import grid_of, say
+    from runner.runs.why.page import balance_png, page
+    from runner.runs.why.words import as_json, markdown, overview
+
     if len(whys) > 1:
         console.print()
         console.print(grid_of(console, overview(whys), lambda *_: ""))
@@ -105,7 +117,6 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     (folder / "why.md").write_text(markdown(whys), encoding="utf-8")
     (folder / "why.json").write_text(json.dumps(as_json(whys), indent=1) + "\n", encoding="utf-8")
     say(console, f"\nwhy.html, why.md, why.json and the records: {folder}")
-    return OK if len(whys) == len(jobs) else FAILURES
 
 
 def _measured(

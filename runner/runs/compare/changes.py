@@ -162,7 +162,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
         Change(first=pair[0], second=pair[1]) if facts else _change(pair, moved)
         for pair, facts in zip(pairs, differing, strict=True)
     ]
-    limits = _limits((*first.results, *second.results))
+    limits = Limits.of(*(result.record.job.protocol for result in (*first.results, *second.results)))
     judged = tuple(_judged([change for change in changes if not change.first.is_control], limits))
     return RunChanges(
         first=first,
@@ -257,12 +257,6 @@ def _judged(changes: Sequence[Change], limits: Limits) -> Iterator[Change]:
         word = verdict(change.speedup, q, limits)
         because = why_open(change.speedup, (change.first.speedup, change.second.speedup), word, limits)
         yield replace(change, q_value=q, verdict=word, open_because=because)
-
-
-def _limits(results: Sequence[Result]) -> Limits:
-    """The limits of both runs' verdicts; of different ones, the stricter."""
-    limits = [Limits.of(result.record.job.protocol) for result in results]
-    return Limits(threshold=max(run.threshold for run in limits), alpha=min(run.alpha for run in limits))
 
 
 def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:

@@ -110,7 +110,7 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
     ]
     new = [f"{r.title}: {r.status}, only in the second run" for r in changes.only_second]
     cases = (*map(ending, ended), *breaks(changes, besides=ended), *unlike, *new)
-    title = "results with another status or number of graph breaks"
+    title = "results that are new, or have another status, conditions or number of graph breaks"
     return GateResult(gate=gate, title=title, cases=cases)
 
 

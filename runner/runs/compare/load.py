@@ -12,7 +12,7 @@ from harness.schema import Job, Record, Status, of_environment
 from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
 from runner.errors import UsageError
-from runner.labels import merged_facts, plain, suite_labels
+from runner.labels import counted, merged_facts, plain, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
 from runner.store.run_folder import RECORDS, jobs_in, read_run, read_run_json
 
@@ -50,7 +50,7 @@ def load_records(path: Path) -> Run:
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    unfinished = f"{plain(str(folder))} is not finished: {len(missing)} results have no record"
+    unfinished = f"{plain(str(folder))} is not finished: no record of {counted(len(missing), 'result')}"
     return Run(
         path=folder if path.name == RECORDS else path,
         results=(*results_of(stored.records, labels), *results_of(missing, labels, missing=True)),

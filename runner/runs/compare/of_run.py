@@ -9,12 +9,12 @@ from harness.schema import COLD
 from runner.analysis.comparison import CompilePair, Summary
 from runner.analysis.digits import estimate_text, share_text
 from runner.analysis.environments import is_compiled
+from runner.analysis.estimate import Limits
 from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.environments.plan import split_candidate
 from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, gates_asked
 
-DEFAULT_SHARE = 0.02
 KINDS = ("compile", "memory", *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse))
 
 
@@ -41,7 +41,7 @@ def run_result(summary: Summary, gate: Gate) -> GateResult:
 
 
 def _of_records(summary: Summary, gate: Gate) -> GateResult:
-    share = gate.share(DEFAULT_SHARE)
+    share = gate.share(_threshold(summary))
     labels = summary.labels
     passed = [(where(c.record, labels), c) for c in summary.comparisons if c.passed]
     if gate.kind == "memory":
@@ -61,7 +61,7 @@ def _of_records(summary: Summary, gate: Gate) -> GateResult:
 
 def _compile(summary: Summary, gate: Gate) -> GateResult:
     """Cold starts of a compiler that take longer in an environment than in the reference environment."""
-    share = gate.share(DEFAULT_SHARE)
+    share = gate.share(_threshold(summary))
     labels = summary.labels
     pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
     if not pairs:
@@ -78,6 +78,10 @@ def _compile(summary: Summary, gate: Gate) -> GateResult:
     ]
     title = f"compilations that take longer by more than {share_text(share)}, of {len(pairs)}"
     return GateResult(gate=gate, title=title, cases=tuple(cases))
+
+
+def _threshold(summary: Summary) -> float:
+    return Limits.of(*(comparison.record.job.protocol for comparison in summary.comparisons)).threshold
 
 
 def _same_compiler(pair: CompilePair) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.errors import UsageError
+from runner.labels import counted
 from runner.reports.parts.grid import say
 from runner.runs.history.page import SHOWN_CHANGES, write_page
 from runner.runs.history.runs import Run, read_runs, status_changes
@@ -36,17 +37,18 @@ def show_history(request: HistoryRequest, console: Console) -> None:
     runs = read_runs(request.folder)
     shown = matching(runs, request)
     if not shown:
-        raise UsageError(f"--history: none of the {len(runs)} runs in {request.folder} fits these filters")
+        raise UsageError(f"--history: no run in {request.folder} fits these filters")
     for run in shown[: -SHOWN_RUNS - 1 : -1]:
         _print_run(run, console)
     if len(shown) > SHOWN_RUNS:
-        say(console, f"{len(shown) - SHOWN_RUNS} older runs are on the page.")
+        say(console, f"The page also has {counted(len(shown) - SHOWN_RUNS, 'older run')}.")
     if changes := list(status_changes(shown)):
         say(console, "\nChanged in the newest run:", "bold")
         for sentence in changes[:SHOWN_CHANGES]:
             say(console, f"    {sentence}")
     *earlier, newest = shown
-    if (older := next((run for run in reversed(earlier) if _what(run) & _what(newest)), None)) is not None:
+    alike = (run for run in reversed(earlier) if run.statuses.keys() & newest.statuses.keys())
+    if (older := next(alike, None)) is not None:
         both = (str(request.folder / run.name) for run in (older, newest))
         say(console, f"\nChanges of speed: {shlex.join((*program(), '--compare', *both))}")
     say(console, str(write_page(request.folder, runs)))
@@ -72,10 +74,6 @@ def matching(runs: Sequence[Run], request: HistoryRequest) -> list[Run]:
         for run in runs
     ]
     return [run for run in fitting if run.groups or run.statuses]  # a run of --sweep has no groups
-
-
-def _what(run: Run) -> set[str]:
-    return {group["what"] for group in run.groups}
 
 
 def _print_run(run: Run, console: Console) -> None:

@@ -23,7 +23,7 @@ from runner.reports import summary_json
 from runner.reports.parts.sections import compiler_name
 from runner.store.invocation import program
 from runner.store.record_file import CUT_SHORT
-from runner.store.run_folder import RECORDS, RUN, read_run, read_run_json
+from runner.store.run_folder import RECORDS, RUN, listed, read_run, read_run_json
 
 REPORT = "report.html"
 WHAT = "give the folder that holds your runs"
@@ -48,14 +48,15 @@ Group = Mapping[str, Any]
 class Run:
     """``state``: "complete", or what is missing or wrong. ``link``: to its report, relative to the folder.
 
-    ``statuses``: of every counted result, by its name.
+    ``merged_from``: the names of its parts, and when each began, if known. ``statuses``: of every counted
+    result, by its name.
     """
 
     name: str
     created: datetime
     command: str
     tags: tuple[str, ...]
-    merged_from: tuple[str, ...]
+    merged_from: tuple[tuple[str, datetime | None], ...]
     state: str
     damaged: bool
     link: str | None
@@ -78,8 +79,8 @@ def read_runs(folder: Path) -> list[Run]:
         raise UsageError(f"--history: {folder} cannot be read ({error.strerror})") from None
     if not runs:
         raise UsageError(f"--history: there is no run in {folder}; {WHAT}")
-    parts = {name for run in runs for name in run.merged_from}
-    whole = [run for run in runs if run.name not in parts]
+    parts = {part for run in runs for part in run.merged_from}
+    whole = [run for run in runs if parts.isdisjoint({(run.name, run.created), (run.name, None)})]
     return sorted(whole or runs, key=lambda run: (run.created, run.name))
 
 
@@ -110,14 +111,14 @@ def _run(path: Path) -> Run:
     except (OSError, *WRONG) as error:
         wrong.append(_why(error, reason(error)))
     state = "complete" if done >= planned else f"unfinished: {done} of {planned} records"
-    origins = [origin.get("folder", "") for origin in _listed(about, "merged_from", dict)]
-    words = [str(word) for word in _listed(about, "command", object)]
+    origins = listed(about, "merged_from", dict)
+    words = [str(word) for word in listed(about, "command", object)]
     return Run(
         name=plain(path.name),
         created=_created(about, path),
         command=plain(shlex.join((*program(), *words))) if words else "",
-        tags=tuple(map(plain, _listed(about, "tags", str))),
-        merged_from=tuple(plain(Path(str(origin)).name) for origin in origins),
+        tags=tuple(map(plain, listed(about, "tags", str))),
+        merged_from=tuple((plain(Path(str(o.get("folder", ""))).name), _stated(o)) for o in origins),
         state=plain(f"damaged: {'; '.join(dict.fromkeys(wrong))}" if wrong else state),
         damaged=bool(wrong),
         link=f"./{quote(os.fsencode(path.name))}/{REPORT}" if _there(path / REPORT) else None,
@@ -174,12 +175,6 @@ def _group(row: Mapping[str, Any], suite: str) -> Group:
     }
 
 
-def _listed(about: Mapping[str, Any], name: str, kind: type) -> list[Any]:
-    """The items of a list in ``run.json`` that are of this type."""
-    value = about.get(name)
-    return [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
-
-
 def _why(error: Exception, otherwise: str) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{Path(error.filename).name} is missing"
@@ -190,13 +185,21 @@ def _why(error: Exception, otherwise: str) -> str:
 
 def _created(about: Mapping[str, Any], path: Path) -> datetime:
     """The start that the run states, or the time of its files."""
-    with contextlib.suppress(ValueError):
-        created = datetime.fromisoformat(str(about.get("created")))
-        return (created if created.tzinfo else created.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    if created := _stated(about):
+        return created
     for name in (RUN, RECORDS, ""):
         with contextlib.suppress(OSError):
             return datetime.fromtimestamp((path / name).stat().st_mtime, timezone.utc)
     return datetime.fromtimestamp(0, timezone.utc)
+
+
+def _stated(about: Mapping[str, Any]) -> datetime | None:
+    """The start of a run in UTC; None if it is not stated, or not within the times that files can have."""
+    with contextlib.suppress(ValueError, OverflowError):
+        created = datetime.fromisoformat(str(about.get("created")))
+        created = created if created.tzinfo else created.replace(tzinfo=timezone.utc)
+        return created.astimezone(timezone.utc) if created.timestamp() > 0 else None
+    return None
 
 
 Trend = Mapping[str, Sequence[tuple[Run, Group]]]

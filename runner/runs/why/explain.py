@@ -277,8 +277,8 @@ def with_together(why: Why, candidate: str, records: Sequence[Record]) -> Why:
         evidence="each acts alone",
         settings=(setting,),
     )
-    second = explain(candidate, records, (proposal,), None)
-    return replace(why, together=second.causes[0], attempts=(*why.attempts, *second.attempts))
+    second = explain(candidate, records, (proposal,), None)  # no cause if the step is slower with it
+    return replace(why, together=next(iter(second.causes), None), attempts=(*why.attempts, *second.attempts))
 
 
 def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tuple[Tested, ...]:

@@ -42,7 +42,7 @@ def hand_over(folder: Path, trace: Path, why: Why) -> None:
 def entries(log: str) -> Iterator[tuple[str, str]]:
     """The name and the payload of each entry of a log of ``TORCH_TRACE``."""
     name, lines = "", list[str]()
-    for line in log.splitlines():
+    for line in log.split("\n"):
         if line.startswith("\t"):
             lines.append(line[1:])
             continue

@@ -60,14 +60,17 @@ def cause_lines(why: Why) -> tuple[str, ...]:
 
 
 def _cause_line(tested: Tested) -> str:
-    text = f"{tested.state.value.capitalize()}: {tested.proposal.cause}. {tested.proposal.sentence}"
+    proposal, share = tested.proposal, tested.share
+    sentences = [f"{tested.state.value.capitalize()}: {proposal.cause}.", proposal.sentence]
     if tested.attempt is not None:
-        comparison = tested.attempt.comparison
-        text += f" With {tested.attempt.setting}: {estimate_text(comparison.estimate)} of eager"
-        text += f", {_share_text(tested.share)} of the loss gone." if tested.share else "."
-    elif tested.share is not None:
-        text += f" It has {_share_text(tested.share)} of the loss."
-    return f"{text} Seen: {tested.proposal.evidence}."
+        estimate = estimate_text(tested.attempt.comparison.estimate)
+        gone = f", {_share_text(share)} of the loss gone" if share else ""
+        sentences.append(f"With {tested.attempt.setting}: {estimate} of eager{gone}.")
+    elif share is not None:
+        sentences.append(f"It has {_share_text(share)} of the loss.")
+    if proposal.evidence:
+        sentences.append(f"Seen: {proposal.evidence}.")
+    return " ".join(filter(None, sentences))
 
 
 def _share_text(share: Ends) -> str:
