@@ -6,7 +6,7 @@ environment's file, all environments run the same step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
             status, random = Status.CANNOT_JUDGE, chance.draws
     if not checks.can_judge:
         status = Status.EAGER_TWO_RUNS_DIFFER
-    parity = _parity(theirs, judgments, failures, random)
+    parity = _parity(theirs, judgments, failures, random, checks.spread)
     return status, parity, notes
 
 
@@ -156,10 +156,16 @@ def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
 def another_model(theirs: Truth, problem: str) -> CrossParity:
     """A failure: the weights did not fit, for the reason ``problem``."""
     failure = Judgment(name="model", call=1, form=problem)
-    return Status.FAIL_ACCURACY, _parity(replace(theirs, eager={}), [failure], [failure], ""), ()
+    return Status.FAIL_ACCURACY, _parity(replace(theirs, eager={}), [failure], [failure], "", {}), ()
 
 
-def _parity(theirs: Truth, judgments: list[Judgment], failures: list[Judgment], random: str) -> Parity:
+def _parity(
+    theirs: Truth,
+    judgments: Sequence[Judgment],
+    failures: Sequence[Judgment],
+    random: str,
+    spread: Mapping[str, float],
+) -> Parity:
     worst = max(failures or judgments, key=lambda judgment: judgment.used, default=None)
     error = None
     if worst is not None:
@@ -171,8 +177,8 @@ def _parity(theirs: Truth, judgments: list[Judgment], failures: list[Judgment], 
         tensors=len(judgments),
         failed=len(failures),
         worst=error,
-        eager_bit_equal=True,
-        eager_spread=0.0,
+        eager_bit_equal=not any(spread.values()),
+        eager_spread=max(spread.values(), default=0.0),
         random=random,
     )
 

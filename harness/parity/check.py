@@ -155,8 +155,10 @@ class Check:
         beyond = [judgment for judgment in self.judgments if judgment.beyond]
         if not (beyond or failed):
             return
-        chance = self.checks.chance
-        if chance.explains({judgment.name for judgment in beyond}, failed):
+        chance, eager = self.checks.chance, self.checks.truth.eager
+        outputs = {name for name in eager if name.startswith("output")}  # the slope of a part is theirs
+        named = [{judgment.name} if judgment.name in eager else outputs for judgment in beyond]
+        if chance.explains(set().union(*named), failed):
             self.random = chance.draws
         for expected in self._data:
             worst: dict[str, Judgment] = {}

@@ -250,7 +250,7 @@ class Checks:
     ) -> Verdict:
         """Parity of the first calls, and of three more on other data. ``figures``: a file for the table."""
         if self.rule.name == "field":
-            status, parity, notes = judge_field(self.truth, calls.results, can_judge=self.can_judge)
+            status, parity, notes = judge_field(self.truth, calls.results, self.spread)
             differ = status is Status.EAGER_TWO_RUNS_DIFFER and of(self.bench.device).accelerated
             return status, parity, (*notes, *([DETERMINISTIC] if differ else ()))
         check = Check(self, variant, compiled)

@@ -103,7 +103,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
-    """Other last digits, up to 2**-10 of a value (2**-6 in bfloat16). Returns how to undo it.
+    """Other last digits, less than 2**-10 of a value (2**-5 if all fit bfloat16). Returns how to undo it.
 
     Of a large tensor, every n-th element has them: enough for other values at all kinks.
     """

@@ -8,7 +8,7 @@ Judged are the first and the third call.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -30,8 +30,12 @@ def tolerance_of(mode: Mode) -> float:
     return TRAINING if mode is Mode.TRAINING else INFERENCE
 
 
-def judge_field(truth: Truth, calls: Sequence[Tensors], *, can_judge: bool) -> Verdict:
-    """Status, parity and notes of the first and the last of these calls."""
+def judge_field(truth: Truth, calls: Sequence[Tensors], spread: Mapping[str, float]) -> Verdict:
+    """Status, parity and notes of the first and the last of these calls.
+
+    ``spread``: how much each tensor differs between two runs of eager.
+    """
+    can_judge = not any(spread.values())
     errors = {}
     for number, results in ((1, calls[0]), (IN_A_ROW, calls[-1])):
         for name in dict.fromkeys((*truth.eager, *results)):
@@ -47,7 +51,7 @@ def judge_field(truth: Truth, calls: Sequence[Tensors], *, can_judge: bool) -> V
         failed=len(wrong),
         worst=max(wrong or errors.values(), key=lambda error: error.candidate_rmse, default=None),
         eager_bit_equal=can_judge,
-        eager_spread=0.0,
+        eager_spread=max(spread.values(), default=0.0),
     )
     if not can_judge:
         return Status.EAGER_TWO_RUNS_DIFFER, parity, ()

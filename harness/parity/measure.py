@@ -80,13 +80,15 @@ def part_of(name: str) -> int:
 
 
 def digest(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Sums over all bits of a tensor: another value anywhere changes them."""
+    """Sums over all bits of a tensor: another value anywhere, or another order, changes them."""
     bits = flat(tensor).contiguous()
     size = {8: torch.int64, 4: torch.int32, 2: torch.int16}[bits.element_size()]
     numbers = bits.view(size)
     parts = torch.split(numbers, 1 << 22)
-    rows = [int(part.sum(dtype=torch.int64)) for part in parts]
-    return numbers.numel(), sum(rows), sum(place * row for place, row in enumerate(rows))
+    sums = [part.cumsum(0, dtype=torch.int64) for part in parts]
+    rows = [(int(running[-1]), int(running.sum())) for running in sums if running.numel()]
+    totals = [place * total for place, (total, _) in enumerate(rows, start=1)]
+    return numbers.numel(), sum(total for total, _ in rows), sum(totals), sum(places for _, places in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

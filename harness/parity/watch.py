@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -47,7 +48,7 @@ class Watch:
     """Of all variants of a session."""
 
     def __init__(self) -> None:
-        self._kept: dict[Variant, _Kept] = {}
+        self._kept = WeakKeyDictionary[Variant, _Kept]()  # a dropped candidate frees its memory
 
     def remember(self, variant: Variant, results: Tensors, checks: Checks) -> None:
         """Keeps the checked ``results`` of the first call."""

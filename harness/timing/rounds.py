@@ -130,7 +130,8 @@ class Rounds:
         with quiet_collector(thorough=compiled_before) as collect:
             while True:
                 collect()
-                order = round_order(tuple(steps), self._protocol, self.done)
+                # the last warm-up round may count as timed, and the next round has its reverse
+                order = round_order(tuple(steps), self._protocol, self.done if phase == "measure" else 0)
                 timed = measure_round(steps, order, iterations, instruments)
                 self.done += 1
                 begins(BASELINE)  # attributes compilations to the last variant of the round

@@ -344,6 +344,14 @@ def test_what_draws_is_named(
     assert (record.status, record.parity and record.parity.random) == (Status.CANNOT_JUDGE, draws)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_in_training_a_part_of_the_model_stands_for_the_outputs(dtype: str) -> None:
+    model = nn.Sequential(nn.Linear(16, 64), nn.Dropout(0.1), nn.Linear(64, 8))
+    more = {"mode": "training", "dropout": "keep", "dtype": dtype}
+    record = checked(model, draws_more, **more)
+    assert (record.status, record.parity and record.parity.random) == (Status.CANNOT_JUDGE, "bernoulli_")
+
+
 @pytest.mark.parametrize("wrong", [{"beside": 1.1}, {"of_noise": torch.inf}])
 def test_a_wrong_answer_is_not_excused_by_chance(wrong: dict[str, float]) -> None:
     assert checked(noisy(**wrong), draws_more, mode="inference").status is Status.FAIL_ACCURACY

@@ -126,6 +126,7 @@ def test_a_digest_sees_exchanged_parts_and_a_change_of_sign() -> None:
     large = drawn(3 << 22).float()
     exchanged = torch.cat((large[1 << 22 :], large[: 1 << 22]))
     assert digest(exchanged) != digest(large)
+    assert digest(large.flip(0)) != digest(large)
     negative = torch.zeros(8)
     negative[3] = -0.0
     assert digest(negative) != digest(torch.zeros(8))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import statistics
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -382,8 +384,19 @@ def test_the_last_round_of_the_warm_up_counts_where_it_can() -> None:
     assert len(ready.first_calls_s["eager"]) - 3 == warmed["warmup_rounds"]
     rounds, _ = ready.measure(3)
     assert (rounds[0], len(rounds)) == (kept, 3)
+    assert rounds[1].order == rounds[0].order[::-1]
     more, _ = ready.measure(1)
     assert more[0] is not kept
+
+
+@pytest.mark.usefixtures("even")
+def test_a_dropped_candidate_takes_no_memory() -> None:
+    ready = ready_for(0.0)
+    dropped = weakref.ref(ready._variants["eager"])
+    ready.keep_only(())
+    ready.warm_up()
+    gc.collect()
+    assert dropped() is None
 
 
 @pytest.mark.usefixtures("even")

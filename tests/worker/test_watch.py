@@ -218,4 +218,4 @@ def test_samples_of_several_steps_are_compared_with_each_other_and_count_as_no_l
     assert watch.missing_looks(variant) == LOOKS - 1
     watch.look(variant, (None, values), 4)
     assert watch.changed_in_rounds(variant) is not None
-    watch.look(object(), (None, values))  # type: ignore[arg-type] # nobody has remembered it
+    watch.look(Mock(), (None, values))  # nobody has remembered it
