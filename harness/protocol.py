@@ -68,12 +68,13 @@ PHASE_TIMEOUT = flag(
 
 def _phase_timeouts(given: Given, default: Any) -> Any:
     """``compile=60`` -> {"compile": 60.0}"""
-    limits = {}
+    limits = dict[str, float]()
     for text in given.get(PHASE_TIMEOUT.key, ()):
         phase, _, limit = text.partition("=")
         if phase not in LIMITED_PHASES:
             raise ValueError(no_such(phase, "phase", LIMITED_PHASES))
-        limits[phase] = seconds(limit)
+        if limits.setdefault(phase, seconds(limit)) != seconds(limit):
+            raise ValueError(f"{phase} is given twice; choose one limit")
     return limits or default
 
 

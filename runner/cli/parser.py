@@ -26,7 +26,8 @@ class Parser(argparse.ArgumentParser):
     """Raises ``UsageError`` instead of printing the usage, as for any other bad input."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        plain = re.sub(r": ignored explicit argument (.*)$", r": takes no value, not \1", message)
+        raise UsageError(plain.removeprefix("argument "))
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """``UsageError`` for an unknown flag, with similar flags."""

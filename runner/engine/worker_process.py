@@ -183,7 +183,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         activity = self._page.read()
         tail = log_tail(self._log)
         message = f"the worker ended ({kind}) during {_during(activity)}"
-        message += f"; the end of its log: {tail}" if tail else ""
+        message += f"; the log of this worker ends with: {tail}" if tail else ""
         return WorkerLost(Failure(kind=kind, message=message, phase=plain(activity.phase)), activity)
 
 

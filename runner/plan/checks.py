@@ -43,6 +43,8 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     if not asked and config.protocol.ddp:
         chosen = tuple(filter(with_ranks, chosen))
     if COMPILE_MODE.key in given:
+        if not any(compiler_of(name) == "inductor" for name in chosen):
+            raise UsageError(f"{COMPILE_MODE.long} changes inductor; leave it out, or name inductor")
         meant = COMPILE_MODES[value_of(COMPILE_MODE.shown, COMPILE_MODE.kind, given[COMPILE_MODE.key])]
         in_mode = ((name, named(meant, parts_of(name)[1])) for name in chosen)
         chosen = tuple(new if compiler_of(name) == "inductor" else name for name, new in in_mode)

@@ -176,7 +176,7 @@ class Selection:
     excludes: tuple[str, ...] = _select(
         (), "-x", "--exclude=RE", many=True, kind=PATTERN, help="leave out the models whose name matches"
     )
-    quick: bool = _select(False, "--quick", help="a few models, few rounds: under a minute")
+    quick: bool = _select(False, "--quick", help="a few models, few rounds; parity is checked in full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from functools import cache, partial
 
 from harness.devices import of, type_of
 from harness.loading.suite_files import cases_of, load_suite
-from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Setting
+from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Protocol, Setting
 from runner.errors import UsageError, unknown
 from runner.plan.batch_sizes import BATCH_SIZE_FILE
 from runner.plan.config import Changes, RunConfig
@@ -22,6 +22,15 @@ from runner.plan.sweep import check_stream, points
 
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
+OF_TRAINING = {
+    name: getattr(Protocol(), name)
+    for name in (
+        *("optimizer", "clip_grad_norm", "scheduler", "zero_grad", "gradient_accumulation"),
+        *("activation_checkpointing", "use_eval_mode"),
+    )
+}
+"""Settings that only training uses, with their defaults: the jobs of other modes have these."""
+
 GLOB = re.compile(r"[*?\[]")
 
 Answers = Mapping[str, "tuple[str, ...] | str"]
@@ -98,6 +107,10 @@ def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet
 
 def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
     named = _named(config, mode, catalog)
+    protocol, options = config.protocol, config.options
+    if mode is not Mode.TRAINING:
+        protocol = dataclasses.replace(protocol, **OF_TRAINING)
+        options = dataclasses.replace(options, whole_step=False)
     jobs: list[Job] = []
     for suite in config.suites:
         if not named[suite] and not catalog.cases(suite, setting_for(config, config.devices[0], mode)):
@@ -112,8 +125,8 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
                         device=device,
                         dtype=dtype,
                         candidates=config.compilers,
-                        protocol=config.protocol,
-                        options=config.options,
+                        protocol=protocol,
+                        options=options,
                         baseline_dtype=config.baseline_dtype,
                         extras=config.extras,
                         own_compilers=dict(config.own_compilers),
@@ -156,10 +169,12 @@ def changed_case(case: Case, changes: Changes) -> Case:
         loss=case.loss if changes.loss == "own" else changes.loss,
         config=changes.config or case.config,
         pretrained=changes.pretrained or case.pretrained,
-        prompt_tokens=changes.prompt_tokens
+        prompt_tokens=(generates and changes.prompt_tokens)
         or case.prompt_tokens
         or (PROMPT_TOKENS[scale] if generates else None),
-        new_tokens=changes.new_tokens or case.new_tokens or (NEW_TOKENS[scale] if generates else None),
+        new_tokens=(generates and changes.new_tokens)
+        or case.new_tokens
+        or (NEW_TOKENS[scale] if generates else None),
         skip="" if changes.no_skip else case.skip,
         no_skip=changes.no_skip and bool(case.skip),
     )
@@ -215,7 +230,8 @@ def _no_model(
     ]
     if others:
         return UsageError(f"--only: {pattern} cannot be run with --{mode.value}; use {' or '.join(others)}")
-    return unknown("--only", pattern, "model", dict.fromkeys(_names(config, mode, catalog)))
+    where = f"model of {', '.join(config.suites)}"
+    return unknown("--only", pattern, where, dict.fromkeys(_names(config, mode, catalog)))
 
 
 def _selected(

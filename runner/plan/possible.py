@@ -29,8 +29,8 @@ def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tu
 
 def check_hardware(jobs: Sequence[Job]) -> None:
     """``UsageError`` if this machine lacks the CPUs or the devices of a job."""
-    for threads in {job.protocol.threads for job in jobs}:
-        check_threads(threads)
+    for threads, swept in {(job.protocol.threads, "threads" in job.case.at) for job in jobs}:
+        check_threads(threads, "--sweep" if swept else "--threads")
     ours = [job for job in jobs if not job.environments]  # an environment's torch answers for its devices
     ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
     check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)))

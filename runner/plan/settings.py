@@ -116,6 +116,8 @@ def read_row(row: Row, given: Given, before: Any, names: Names = FLAGS, path: st
     if len({repr(value) for value in values}) > 1 and len(typed) > 1:
         first, second = [*typed][:2]
         raise UsageError(f"{first} and {second} exclude each other; choose one")
+    if len({repr(value) for value in values}) > 1:
+        raise UsageError(f"{names.of(path, row.flags[0])}: given twice; choose one value")
     return values[-1]
 
 

@@ -176,6 +176,21 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     assert recorded(events) == [("m0", "a")]
 
 
+def test_a_lane_that_cannot_start_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, start = iter((True, False)), threading.Thread.start
+
+    def start_once(thread: threading.Thread) -> None:
+        if not next(starts):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    before = threading.active_count()
+    monkeypatch.setattr(threading.Thread, "start", start_once)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        run(Devices().measure, SIX)
+    assert threading.active_count() == before
+
+
 def test_whoever_stops_listening_ends_all_workers() -> None:
     class Endless(Devices):
         def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:

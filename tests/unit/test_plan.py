@@ -230,6 +230,7 @@ def test_an_empty_part_is_a_sentence_and_no_error(
     assert capsys.readouterr() == ("", "Nothing to do in part 5 of 9: the plan has 3 jobs in all.\n")
     assert not list(tmp_path.iterdir())
     assert our_part(Partition(index=1, total=2), [make_job()]) == ()
+    assert our_part(Partition(index=1, total=10**12), [make_job()]) == ()
     assert capsys.readouterr().err.endswith("the plan has 1 job in all.\n")
 
 

@@ -36,6 +36,7 @@ from runner.plan.checks import run_config
 from runner.plan.config import QUICK, USUAL, RunConfig, Selection, Where
 from runner.plan.environments.plan import named as in_environments
 from runner.plan.environments.spec import EnvSpec
+from runner.plan.jobs import OF_TRAINING
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words
 from runner.plan.sweep import AXES, axes_of, points
@@ -209,12 +210,10 @@ def possible_job(job: Job) -> Job:
     )
     protocol = possible(job.protocol)
     protocol = replace(protocol, keep_dropout=protocol.keep_dropout and own, ddp=0)
-    if case.mode is not Mode.TRAINING or job.dtype == "float16":
-        protocol = replace(protocol, optimizer="none")
     if case.mode is not Mode.TRAINING:
-        protocol = replace(
-            protocol, gradient_accumulation=1, activation_checkpointing=False, zero_grad="none"
-        )
+        protocol = replace(protocol, **OF_TRAINING)
+    if job.dtype == "float16":
+        protocol = replace(protocol, optimizer="none")
     if protocol.optimizer == "none":
         protocol = replace(protocol, clip_grad_norm=None, scheduler="none")
     job = replace(job, case=case, options=options, protocol=protocol)

@@ -92,9 +92,9 @@ class Lanes:
     def run(self, lanes: Sequence[Sequence[Work]]) -> Events:
         threads = [thread for lane in lanes for thread in self._threads(lane)]
         ends: list[BaseException | None] = []  # of each lane, the error that ended it
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             while len(ends) < len(threads):
                 letter = self._mail.get()
                 if not isinstance(letter, tuple):
@@ -106,7 +106,8 @@ class Lanes:
         finally:
             self.abandoned.set()
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:  # it has started
+                    thread.join()
         for error in filter(None, ends):
             raise error
 
