@@ -123,7 +123,7 @@ def candidates_for(
     except LookupError as error:
         raise UsageError(f"compilers: {error}") from None
     unsure = [name for name in names if name not in here and name not in backend_names()]
-    known = (*backend_names(), *registered()) if unsure else ()
+    known = {*backend_names(), *registered()} if unsure else set()
     for name in unsure:
         if compiler_of(name) not in known:
             raise unknown("compilers", compiler_of(name), "compiler", known)

@@ -33,7 +33,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     def context() -> Any:
         return torch._dynamo.compiled_autograd._enable(compile_backward, dynamic=dynamic)
 
-    compiled = inductor.compile_with_inductor(program, "inductor_compiled_autograd")
+    compiled = inductor.compile_as(program, "inductor_compiled_autograd")
     return replace(
         inside(compiled, context),
         # without a captured backward, this is plain inductor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import importlib
 import inspect
 import types
@@ -36,18 +38,29 @@ def build(spec: str, case: Case) -> Workload:
         if name not in inspect.signature(make).parameters:
             flag = "--sweep" if case.point else "--shapes" if name == "sequence" else "--batch-size"
             raise TypeError(f"{flag}: {spec} has no parameter called {name}")
+    try:
+        with contextlib.suppress(ValueError):  # a function of C may tell no signature
+            inspect.signature(make).bind(**given)
+    except TypeError as error:
+        raise TypeError(f"--model: {spec}: {error}; every argument but batch_size needs a default") from None
     return _as_workload(spec, make(**given))
 
 
 def _find(name: str, function: str) -> Callable[..., Any]:
     try:
-        module = load_module(name)
+        return function_of(load_module(name), function, name)
     except LookupError as error:
         raise LookupError(f"--model: {error}") from None
-    maker = getattr(module, function, None)
-    if not callable(maker):
-        raise LookupError(f"--model: {name!r} has no function {function!r}")  # noqa: TRY004
-    return maker  # type: ignore[no-any-return]
+
+
+def function_of(module: Any, name: str, place: str) -> Callable[..., Any]:
+    """The function with this name. ``LookupError`` if the module, from this place, has none."""
+    function = getattr(module, name, None)
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    near = difflib.get_close_matches(name, [n for n in vars(module) if callable(vars(module)[n])])
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise LookupError(f"{place} has no function {name!r}{hint}")
 
 
 def load_module(name: str) -> Any:
@@ -67,16 +80,16 @@ def load_module(name: str) -> Any:
 
 
 def _as_workload(spec: str, result: Any) -> Workload:
-    if isinstance(result, Workload):
-        return result if result.loss is not None else replace(result, loss=_loss(None, result.target))
-    if not isinstance(result, tuple) or len(result) not in (2, 3, 4):
+    if not isinstance(result, Workload) and (not isinstance(result, tuple) or len(result) not in (2, 3, 4)):
         raise TypeError(
             f"--model: {spec} returned a {type(result).__name__}; it must return (module, inputs), "
             "(module, inputs, loss) or (module, inputs, loss, target)"
         )
-    module, inputs, *rest = result
-    loss, target = (*rest, None, None)[:2]
     try:
+        if isinstance(result, Workload):
+            return replace(result, loss=_loss(result.loss, result.target))
+        module, inputs, *rest = result
+        loss, target = (*rest, None, None)[:2]
         return workload_of(module, inputs, loss, target)
     except TypeError as error:
         raise TypeError(f"--model: {spec} returned a wrong {error}") from None
@@ -159,7 +172,7 @@ def _with_parts(function: Any, parts: Mapping[str, torch.nn.Module]) -> Callable
 
 
 def _kind(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
 def _loss(loss: Any, target: Any) -> Callable[[Any, Any], Any]:
@@ -167,7 +180,7 @@ def _loss(loss: Any, target: Any) -> Callable[[Any, Any], Any]:
         return loss_of_output
     if loss is None:
         raise TypeError("target: no loss is given that uses it; give a loss of (output, target), too")
-    if not callable(loss):
+    if isinstance(loss, type) or not callable(loss):
         order = "; the order is (module, inputs, loss, target)" if callable(target) else ""
         raise TypeError(f"loss: it must be a function of (output, target), not {_kind(loss)}{order}")
     return loss_of_two(loss, target)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from harness.backends import why_no_such_setting
 from harness.backends.shared.own import function_at
 from harness.codec import from_json
+from harness.failures import words_of
 from harness.loading.given import why_not_trainable
 from harness.loading.own_model import OwnModel, module_of
 from harness.probes.answering import answer
@@ -87,13 +88,14 @@ def _of_import(name: str) -> str | None:
     try:
         load_module(name)
     except SyntaxError as error:
-        return f"--model: {error.filename or name}, line {error.lineno}: {error.msg}"
+        place = error.filename or name
+        return f"--model: {place}{f', line {error.lineno}' if error.lineno else ''}: {error.msg}"
     except BaseException as error:  # the user's code may raise anything
         if type(error) is LookupError:
             return f"--model: {error}"
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-        words = " ".join(str(error).split())[:300]
+        words = " ".join(words_of(error).split())[:300]
         return f"--model: {name} cannot be imported: {type(error).__name__}: {words}{place}"
     return None
 

@@ -27,6 +27,12 @@ def frozen():
 def three_arguments():
     return torch.nn.Linear(8, 4), torch.randn(4, 8), lambda a, b, c: a
 
+def needs(size):
+    return torch.nn.Linear(8, 4), torch.randn(4, 8)
+
+def class_as_loss():
+    return torch.nn.Linear(8, 4), torch.randn(4, 8), torch.nn.MSELoss, torch.randn(4, 4)
+
 def other_order():
     return torch.nn.Linear(8, 4), torch.randn(4, 8), torch.randn(4, 4), torch.nn.functional.mse_loss
 
@@ -77,8 +83,11 @@ def test_a_batch_size_is_passed_on(tmp_path: Path) -> None:
 REFUSED = [
     ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
     ("my_models:three_arguments", [], "wrong loss: it is called as loss(output, target), but its"),
-    ("my_models:other_order", [], "not a Tensor; the order is (module, inputs, loss, target)"),
-    ("my_models:absent", [], "--model: 'my_models' has no function 'absent'"),
+    ("my_models:other_order", [], "not of type Tensor; the order is (module, inputs, loss, target)"),
+    ("my_models:class_as_loss", [], "wrong loss: it must be a function of (output, target), not the class"),
+    ("my_models:needs", [], "missing a required argument: 'size'; every argument but batch_size needs a"),
+    ("my_models:mak", [], "--model: my_models has no function 'mak'; did you mean make?"),
+    ("my_models:absent", [], "--model: my_models has no function 'absent'"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
     ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),
     ("my_models:named", ["--model-config=a=1"], "has no configuration that can be changed"),

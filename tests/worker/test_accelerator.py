@@ -373,9 +373,9 @@ def test_the_proof_is_asked_for_where_there_are_cuda_graphs(
     monkeypatch.setattr(inductor, "with_cuda_graphs", proved)
     monkeypatch.setattr(inductor, "device_of", lambda _: SimpleNamespace(type=device))
     program = inference(nn.Linear(2, 2), torch.ones(1, 2)).variant().program
-    inductor.compile_with_inductor(program, "by its mode", mode="reduce-overhead")
-    inductor.compile_with_inductor(program, "by a setting", settings={"triton.cudagraphs": True})
-    inductor.compile_with_inductor(program, "plain")
+    inductor.compile_as(program, "by its mode", mode="reduce-overhead")
+    inductor.compile_as(program, "by a setting", settings={"triton.cudagraphs": True})
+    inductor.compile_as(program, "plain")
     monkeypatch.setattr(cudagraphs, "with_cuda_graphs", proved)
     cudagraphs.compile(program)
     assert seen == [*(["by its mode", "by a setting"] if asked else []), "cudagraphs"]

@@ -200,6 +200,8 @@ def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.Monk
     monkeypatch.setattr(inductor, "compile_with_dynamo", compiled)
     name = "inductor_reduce_overhead"
     assert load_backend(name)(program()).notes == (f"{name}: CUDA graphs need CUDA; ran without them",)
+    asked = load_backend("inductor[mode=reduce-overhead]")(program()).notes
+    assert asked == ("inductor: CUDA graphs need CUDA; ran without them",)
     monkeypatch.setattr(inductor, "device_of", lambda _: torch.device("cuda"))
     monkeypatch.setattr(inductor, "with_cuda_graphs", lambda program, name, compile_it: compile_it())
     assert load_backend(name)(program()).notes == ()

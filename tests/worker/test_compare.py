@@ -176,7 +176,7 @@ MEASURED: tuple[tuple[dict[str, Any], str], ...] = (
         "loss: it is called as loss(output, target), but its signature is (a, b, c)",
     ),
     ({"loss": lambda a: a, "target": torch.ones(1)}, "loss: a target is given, but this loss takes (a)"),
-    ({"loss": 3}, "loss: it must be a function of (output, target), not a int"),
+    ({"loss": 3}, "loss: it must be a function of (output, target), not of type int"),
     ({"dropout": "none"}, "dropout: there is no treatment called 'none'"),
     ({"optimizer": 3}, "optimizer: 3 is neither a name nor a function, such as torch"),
     ({"optimizer": "lion"}, "optimizer: there is no optimizer called 'lion'"),
@@ -200,7 +200,7 @@ FROZEN = (
     ("model", "more", "says"),
     [
         *((mlp(), more, says) for more, says in MEASURED),
-        (3, {}, "model: it must be a torch.nn.Module or a function, not a int"),
+        (3, {}, "model: it must be a torch.nn.Module or a function, not of type int"),
         (nn.Linear, {}, "model: it must be a torch.nn.Module or a function, not the class Linear"),
         (lambda x: x * LEAF, {}, "model: its tensor LEAF requires a gradient: give it to the function"),
         (nn.Linear(8, 8).requires_grad_(False), {"mode": "training"}, FROZEN),

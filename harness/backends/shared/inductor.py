@@ -24,10 +24,9 @@ from harness.tensors import named_tensors
 
 TAKES = (*DYNAMO, "inductor_config", "freezing")
 SETTINGS = OF_INDUCTOR
-WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes
 
 
-def compile_with_inductor(
+def compile_as(
     program: Program, name: str, *, mode: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> Compiled:
     """inductor in one of its modes, with these settings; the user's settings override them."""
@@ -38,11 +37,15 @@ def compile_with_inductor(
         return compile_with_dynamo(program, "inductor", name=name, takes=takes, options=chosen or None)
 
     choices = autotuned_from_now() if chosen.get("max_autotune") or chosen.get("max_autotune_gemm") else []
-    replays = chosen.get("triton.cudagraphs") and why_no_cudagraphs(device_of(program).type) is None
+    asked = bool(chosen.get("triton.cudagraphs"))
+    replays = asked and why_no_cudagraphs(device_of(program).type) is None
     compiled = with_freezing(
         program, with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen
     )
-    compiled = replace(compiled, autotuned=lambda: "\n".join(choices))
+    without = (f"{name}: CUDA graphs need CUDA; ran without them",) if asked and not replays else ()
+    if program.training and chosen.get("freezing"):
+        without = (*without, f"{name}: freezing was not used: torch freezes weights without gradients only")
+    compiled = replace(compiled, autotuned=lambda: "\n".join(choices), notes=(*compiled.notes, *without))
     return replace(compiled, constant_weights=True) if packs_weights(program) else compiled
 
 
@@ -61,16 +64,6 @@ def autotuned_from_now() -> list[str]:
     if listen is not None:
         listen(chosen)
     return choices
-
-
-def compile_as(
-    program: Program, name: str, *, mode: str | None = None, settings: Mapping[str, Any] | None = None
-) -> Compiled:
-    """As above, with a note if the mode's CUDA graphs are impossible here."""
-    compiled = compile_with_inductor(program, name, mode=mode, settings=settings)
-    if mode not in WITH_CUDA_GRAPHS or why_no_cudagraphs(device_of(program).type) is None:
-        return compiled
-    return replace(compiled, notes=(*compiled.notes, f"{name}: CUDA graphs need CUDA; ran without them"))
 
 
 def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compiled]) -> Compiled:

@@ -8,12 +8,14 @@ import importlib
 import types
 import typing
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import torch
 
 from harness.program import Program
 from harness.schema import CompilerOptions
+from harness.settings import ROW
 from harness.shapes.sizes import DYNAMIC, MARKED, STATIC
 from harness.tensors import named_tensors
 
@@ -22,13 +24,9 @@ DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython", "whole_step")
 
 NOT_TAKEN = "do not exist for this compiler"
 _FLAGS = {
-    "inductor_config": "--inductor-config",
-    "dynamic_shapes": "--dynamic-shapes",
-    "dynamic_batch": "--dynamic-batch-only",
-    "freezing": "--freezing",
-    "fuser": "--nnc or --nvfuser",
-    "nopython": "--nopython",
-    "whole_step": "--whole-step",
+    option.name: " or ".join(flag.long for flag in option.metadata[ROW].flags)
+    for option in fields(CompilerOptions)
+    if ROW in option.metadata
 }
 
 

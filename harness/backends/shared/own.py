@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from harness.backends.shared.options import notes_on
 from harness.counters import counting_graphs
 from harness.failures import words_of
 from harness.loading.own_compiler import parts_of
-from harness.loading.own_model_build import load_module
+from harness.loading.own_model_build import function_of, load_module
 from harness.program import Compile, Compiled, Program, forward_of
 
 GRAPH, MODULE = "graph", "module"
@@ -45,12 +44,7 @@ def function_at(source: str) -> Callable[..., Any]:
         raise
     except BaseException as error:  # a user's file can raise anything, for example SystemExit
         raise LookupError(f"{place} cannot be loaded ({type(error).__name__}: {words_of(error)})") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        near = difflib.get_close_matches(name, [n for n in vars(module) if callable(vars(module)[n])])
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise LookupError(f"{place} has no function {name!r}{hint}")  # noqa: TRY004
-    return function  # type: ignore[no-any-return]
+    return function_of(module, name, place)
 
 
 def compile_with(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:

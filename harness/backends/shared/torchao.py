@@ -30,7 +30,7 @@ def compile_as(program: Program, name: str, *, config: str) -> Compiled:
     changed = sum(id(p) not in before for p in program.module.parameters())
     if not changed:
         raise ValueError(f"{name} cannot quantize this model: it has no linear layer")
-    compiled = inductor.compile_with_inductor(program, name)
+    compiled = inductor.compile_as(program, name)
     note = f"{name}: {changed} weights quantized; the differences from eager are recorded and not judged"
     return replace(compiled, approximate=True, constant_weights=True, notes=(*compiled.notes, note))
 
