@@ -128,7 +128,7 @@ def interval_rank(n: int, confidence: float) -> int | None:
         below = int(np.searchsorted(_signed_rank_cdf(n), tail, side="right"))
     else:
         mean, variance = n * (n + 1) / 4, n * (n + 1) * (2 * n + 1) / 24
-        below = math.floor(mean + float(special.ndtri(tail)) * math.sqrt(variance))
+        below = 1 + math.floor(mean + float(special.ndtri(tail)) * math.sqrt(variance))
     return below if below >= 1 else None
 
 

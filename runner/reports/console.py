@@ -155,7 +155,7 @@ def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
         yield f"{compiler_name(CONTROL)} compares eager with itself: its speedup should be 1.00x."
     if any(c.verdict is not None and not c.record.status.passed for c in part.comparisons):
         how = "its verdict is in brackets" if "parity" in table.header else "its status replaces the verdict"
-        yield f"If parity failed, the speedup does not count: {how}."
+        yield f"Where a candidate did not pass, the speedup does not count: {how}."
     if note := coarse_note(part.comparisons):
         yield note
     if table.omitted:

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.codec import to_json
 from harness.declared import finite
+from harness.schema import Status
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.comparison import Comparison, Summary
 from runner.labels import ran_batch
@@ -69,7 +70,8 @@ def _records(comparison: Comparison, labels: Mapping[str, str]) -> Iterator[dict
 
 def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
     record, samples = comparison.record, comparison.record.samples
-    yield _metric(PARITY, [float(record.status.passed)], status=record.status)
+    if record.status not in (Status.SKIP, Status.PASS_DUE_TO_SKIP):  # parity was not checked
+        yield _metric(PARITY, [float(record.status.passed)], status=record.status)
     if samples is not None and comparison.n:
         yield _metric(
             "eager_latency", [1e3 * s for s in samples.baseline_s], "ms", median=comparison.baseline_ms

@@ -136,7 +136,7 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
     rounds = f"{part.rounds} rounds. " if part.rounds else ""
     note = coarse_note(part.comparisons)
-    brackets = "A verdict in brackets: parity failed, and the speedup does not count."
+    brackets = "A verdict in brackets: the speedup does not count."
     yield text(" ".join(filter(None, (f"{rounds}{brackets}", escape(note)))))
     for c in part.comparisons:
         name = f"{case_name(c.record.job.case)}, {compiler_name(c.compiler)}"

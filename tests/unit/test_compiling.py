@@ -12,7 +12,7 @@ import pytest
 from harness.schema import AS_FOUND, COLD, WARM, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.compiling import break_even, compilations_of
+from runner.analysis.verdicts.compiling import break_even, compilations_of, compile_starts
 from runner.reports import hud_json
 from runner.reports.markdown import render
 from runner.reports.parts.pairs import compile_tables
@@ -39,6 +39,15 @@ def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
     record = make_record(make_job(), compilation_s=5.0, metrics={"compile_cache_misses": 3})
     assert compilations_of(replace(record, compilations=later)) == [5.0, 4.5]
     assert compilations_of(record) == [5.0]
+
+
+def test_a_mean_over_compilations_needs_the_number_of_each() -> None:
+    warm = (compiled(WARM, 1.0, number, compile_cache_misses=misses) for number, misses in enumerate((0, 5)))
+    record = replace(make_record(make_job()), compilations=(compiled(COLD, 4.0, 0), *warm))
+    cold, warmed = compile_starts(summarize([record]).comparisons)
+    assert (cold.n, warmed.n) == (1, 2)
+    assert warmed.means["compilation_latency_s"] == pytest.approx(1.0)
+    assert "compile_cache_misses" not in warmed.means  # 0 and 5 have no geometric mean
 
 
 def test_the_interval_of_break_even_holds_the_spread_of_the_compilations() -> None:

@@ -209,6 +209,8 @@ def test_a_failure_has_no_times_and_a_status() -> None:
     (only,) = hud(make_record(make_job(), status=Status.CRASH, speedup=None, metrics={}))
     metric = {"name": "accuracy", "unit": "", "benchmark_values": [0.0], "extra_info": {"status": "crash"}}
     assert only["metric"] == metric
+    unchecked = hud(make_record(make_job(), status=Status.PASS_DUE_TO_SKIP))
+    assert "accuracy" not in {entry["metric"]["name"] for entry in unchecked}
 
 
 def test_every_value_is_a_number_and_every_name_survives() -> None:

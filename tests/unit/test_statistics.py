@@ -81,6 +81,16 @@ def test_interval_and_p_never_contradict_each_other(pairs: list[tuple[float, flo
     assert excludes_one == (paired.p_value < 0.05)
 
 
+def test_interval_and_p_agree_for_more_rounds_than_the_exact_distribution_has() -> None:
+    generator, close = np.random.default_rng(5), 0
+    for _ in range(1000):
+        candidate = np.exp(generator.normal(generator.uniform(0.0, 0.4), 1.0, generator.integers(61, 121)))
+        paired = paired_speedup(np.ones(candidate.size), candidate)
+        close += 0.04 < paired.p_value < 0.06
+        assert (paired.p_value < 0.05) == (not known(paired.ci_low) <= 1 <= known(paired.ci_high))
+    assert close > 10
+
+
 @settings(deadline=None, max_examples=100)
 @given(times)
 def test_swapping_the_columns_inverts_everything(pairs: list[tuple[float, float]]) -> None:

@@ -176,7 +176,7 @@ def _shape_form(comparison: Comparison, strategy: str, members: Members, eager: 
         compile_s=fmean(seconds) if seconds and not is_eager else None,
         first_s=fmean(sum(p.first_calls_s[:FIRST]) for p, _ in each),
         settled_ms=1e3 * fmean(fmean(p.first_calls_s[len(p.first_calls_s) // 2 :]) for p, _ in each),
-        overtakes=None if is_eager or len(known) < len(crossed) or not known else median(known),
+        overtakes=None if is_eager or len(known) < len(crossed) or not known else max(known),
         status=wrong.status,
         failure=wrong.failure,
     )

@@ -121,7 +121,8 @@ def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...
 
 
 def _mean(record: Record, start: str, name: str) -> float | None:
-    return center([*by_round(record, start, name).values()])
+    numbers = by_round(record, start, name)  # a geometric mean of numbers with a zero does not exist
+    return center([*numbers.values()]) if numbers.keys() >= by_round(record, start).keys() else None
 
 
 def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[CompilePair, ...]:

@@ -24,8 +24,8 @@ FEW_SUITES = 3  # that a title names
 KINDS = MappingProxyType(
     {
         Verdict.FASTER.value: "significant, and beyond the noise threshold",
-        Verdict.SAME.value: "the whole interval is inside the threshold",
-        Verdict.INCONCLUSIVE.value: "the interval allows more than one verdict",
+        Verdict.SAME.value: "the whole 90 % interval is inside the threshold",
+        Verdict.INCONCLUSIVE.value: "the data do not decide",
         Verdict.UNSTEADY.value: "the rounds have no common speedup",
         Verdict.SLOWER.value: "significant, and beyond the noise threshold",
         "wrong results": "parity failed, so the speedup does not count",
@@ -33,7 +33,7 @@ KINDS = MappingProxyType(
         "not compiled": "the compiler was not called, or captured nothing",
         "recompiles": "compiled again in every attempt at timed rounds",
         "did not run": "an error, a crash, or a limit of time or memory",
-        "no verdict": "not timed, or in too few rounds",
+        "no verdict": "not timed",
         "approximate": "differs from eager by design",
         "skipped": "not run, for a reason of the suite",
     }

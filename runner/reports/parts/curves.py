@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from runner.analysis.comparison import Crossover, Curve, Summary
 from runner.analysis.digits import estimate_text
+from runner.analysis.estimate import Verdict
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, table_of
 from runner.reports.parts.sections import compiler_name, conditions, plot_name
@@ -55,9 +56,8 @@ def crossing_text(curve: Curve) -> str:
     """``faster from batch 6 [4, 8]``; without a crossover, at how many points it is faster or slower."""
     if curve.crossovers:
         return "; ".join(_crossover_text(curve, crossover) for crossover in curve.crossovers)
-    speedups, n = curve.points.values(), len(curve.points)
-    faster = sum(comparison.ci_low is not None and comparison.ci_low > 1 for comparison in speedups)
-    slower = sum(comparison.ci_high is not None and comparison.ci_high < 1 for comparison in speedups)
+    verdicts, n = [comparison.verdict for comparison in curve.points.values()], len(curve.points)
+    faster, slower = verdicts.count(Verdict.FASTER), verdicts.count(Verdict.SLOWER)
     if n and n in (faster, slower):
         return f"{'faster' if faster else 'slower'} at all {n} points"
     return f"faster at {faster}, slower at {slower} of {n} points"

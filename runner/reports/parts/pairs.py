@@ -10,7 +10,7 @@ from harness.metrics import declared
 from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
 from runner.analysis.digits import estimate_text, interval_text, number_text, p_text, seconds_text
 from runner.analysis.estimate import MOST_NAMED, Verdict
-from runner.labels import case_name, plain, suite_labels
+from runner.labels import case_name, plain
 from runner.reports.parts.averages import mean_text, these_models_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.sections import compiler_name, conditions, conditions_of
@@ -35,7 +35,7 @@ def _means(summary: Summary) -> tuple[Table, ...]:
     ratios = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
     if not ratios:
         return ()
-    labels = suite_labels(ratio.suite for ratio in ratios)
+    labels = summary.labels
     cells: tuple[TextColumn[CompilerRatio], ...] = (
         TextColumn("models", lambda r: conditions(labels[r.suite], r.mode, r.dtype, r.device)),
         TextColumn("ratio of", lambda r: _named(r.first, r.second)),

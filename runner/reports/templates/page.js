@@ -147,7 +147,7 @@
   const differing = () => ["compiler", "suite", "precision", "mode", "device"].filter((key) => data.facets[facet[key]].values.length > 1 && !(key in state.facets));
   const name = (row) => [row.texts[column.model], ...differing().map((key) => value(row, key))].join(", ");
   const hover = (row) => [name(row), `speedup ${row.texts[column.speedup]}, ${row.texts[column.verdict]}, ${value(row, "status")}`,
-    ...[["compile", "compiled in", "s"], ["break_even", "pays after", "steps"]].filter(([key]) => key in column && row.texts[column[key]] !== "-").map(([key, before, unit]) => (row.texts[column[key]] === "never" ? "never pays" : `${before} ${row.texts[column[key]]} ${unit}`))].map(charts.safe).join("<br>");
+    ...[["compile", "compiled in", "s"], ["break_even", "break-even after", "steps"]].filter(([key]) => key in column && row.texts[column[key]] !== "-").map(([key, before, unit]) => (row.texts[column[key]] === "never" ? "never pays" : `${before} ${row.texts[column[key]]} ${unit}`))].map(charts.safe).join("<br>");
 
   const rank = (row) => data.kinds.indexOf(row.kind);
 
