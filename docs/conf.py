@@ -36,7 +36,6 @@ CONTENTS = """
 docs/INSTALL
 docs/GETTING_STARTED
 docs/YOUR_MODEL
-docs/OWN_MODELS
 docs/MODELS
 docs/FAQ
 docs/GLOSSARY

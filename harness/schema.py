@@ -138,7 +138,7 @@ class Case:
     no_skip: bool = False  # the suite skips this case, and `--no-skip` requested it
     prompt_tokens: int | None = None
     new_tokens: int | None = None  # text generation only
-    # tokens in a sample, of a suite whose models take any length; null: the model or its code knows it
+    # tokens in a text, of a suite whose models take any length; null: the model or its code knows it
     sequence: int | None = None
     point: tuple[str, ...] = ()  # of `--sweep`: the values of its axes, `batch=4`
     folder: str = ""  # older records only: the checkout of suite torchbench
@@ -290,7 +290,7 @@ class Samples:
 class TensorError:
     """One compared tensor: its distance from the reference for candidate and eager, in the tensor's unit."""
 
-    name: str  # for example `grad.layer.weight`
+    name: str  # for example `gradient.layer.weight`
     numel: int  # number of elements
     scale: float  # root mean square of the reference
     eager_rmse: float

@@ -77,7 +77,7 @@ def element_counter() -> Any:
                 return result
             if name in REDUCTIONS:
                 self.flops += args[0].numel()
-            elif torch.Tag.pointwise in func.tags:
+            elif torch.Tag.pointwise in func.tags and isinstance(result, torch.Tensor):
                 self.flops += result.numel()
             else:
                 self.others = True

@@ -31,7 +31,9 @@ METRICS = (
         group=WORK,
     ),
     Metric(
-        "batches_per_step", "text", "the batch sizes of one step, if it runs several (--dynamic-batch-only)"
+        "batches_per_step",
+        "text",
+        "the batch sizes of one step; several with --dynamic-shapes or --dynamic-batch-only",
     ),
 )
 

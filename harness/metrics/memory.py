@@ -29,12 +29,16 @@ METRICS = (
     Metric(
         "peak_memory_bytes",
         "bytes",
-        "peak memory: the variant's weights, buffers, inputs and CUDA graphs, and what one step allocates",
+        "peak memory: *persistent_bytes*, CUDA graphs, and what one step allocates",
         sides=SIDES,
         group=MEMORY,
     ),
     Metric(
-        "persistent_bytes", "bytes", "weights, buffers and inputs of the variant", sides=SIDES, group=MEMORY
+        "persistent_bytes",
+        "bytes",
+        "weights, buffers, inputs, target and the optimizer's state of the variant",
+        sides=SIDES,
+        group=MEMORY,
     ),
     Metric(
         "memory_ratio",
@@ -70,7 +74,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
 
 
 def complete(variant: Variant, numbers: dict[str, Scalar]) -> None:
-    """Adds parameters, buffers, inputs and CUDA graphs, which exist before the step, to the step's peak."""
+    """Adds what exists before the step, and CUDA graphs, to the step's peak."""
     step_peak, graphs = numbers.pop("step_peak_bytes", None), variant.graph_bytes
     persistent = variant.persistent_bytes()
     numbers["persistent_bytes"] = persistent

@@ -41,9 +41,7 @@ def test_a_run_has_the_processes_that_its_verdicts_need(words: str, processes: i
     assert config.protocol.processes == processes
 
 
-def test_where_it_is_installed_the_command_is_torchduet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_it_is_installed_the_command_is_torchduet(monkeypatch: pytest.MonkeyPatch) -> None:
     job, own = make_job(suite="ops"), make_job(suite="package.module:make")
     monkeypatch.chdir(ROOT)
     assert job_command(job).startswith("python suites/ops.py --training ")

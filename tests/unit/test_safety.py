@@ -176,7 +176,7 @@ def test_no_text_of_a_record_does_harm(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_a_plot_shows_any_name(tmp_path: Path) -> None:
+def test_a_plot_shows_any_name() -> None:
     records = [replace(hostile_record(text), job=make_job(text), candidate="eager") for text in HOSTILE]
     assert sorted(speedup_plot.render(summarize(records))) == ["toys_float32.png", "toys_float32.svg"]
 

@@ -245,15 +245,3 @@ def test_bad_input_ends_in_one_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert told.count("\n") == 1
-
-
-def test_a_full_disk_ends_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device", str(tmp_path / "records.jsonl"))
-
-    monkeypatch.setattr(Journal, "write", full)
-    flags = ["training-time", "--device=cpu", "--quick", f"--output-dir={tmp_path / 'run'}"]
-    assert main(flags) == 2
-    assert "records.jsonl cannot be used (No space left on device)" in capsys.readouterr().err

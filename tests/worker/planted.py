@@ -51,8 +51,8 @@ def scale_one_node(graph: Graph, part: str, factor: float) -> None:
     raise LookupError(f"no op called *{part}* in this graph:\n{graph.graph}")
 
 
-def wrong_by(factor: float, part: str, *, backward: bool = False) -> Backend:
-    """A ``torch.compile`` backend whose forward (or backward) graph has one op scaled."""
+def wrong_by(factor: float, part: str) -> Backend:
+    """A ``torch.compile`` backend whose forward graph has one op scaled."""
 
     def right(graph: Graph, inputs: list[Any]) -> Any:
         return make_boxed_func(graph.forward)
@@ -61,8 +61,7 @@ def wrong_by(factor: float, part: str, *, backward: bool = False) -> Backend:
         scale_one_node(graph, part, factor)
         return make_boxed_func(graph.forward)
 
-    compilers = {"fw_compiler": right if backward else wrong, "bw_compiler": wrong if backward else right}
-    backend = aot_autograd(inference_compiler=wrong, **compilers)
+    backend = aot_autograd(fw_compiler=wrong, bw_compiler=right, inference_compiler=wrong)
     return lambda program: compile_with_dynamo(program, cast("str", backend))
 
 

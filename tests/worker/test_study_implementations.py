@@ -20,7 +20,7 @@ from studies.implementations.addition import SYMBOLS, additions, encode, example
 from studies.implementations.options import ImplementationsOptions
 from studies.implementations.run import plans
 from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
-from studies.journal import of_kind, read_lines
+from studies.journal import Journal, of_kind, read_lines
 from suites.models.mlp import MLP, MLPConfig
 from suites.tiny_gpt import make_model
 from tests.worker.planted import CPU
@@ -269,3 +269,15 @@ def test_every_variant_trains(tmp_path: Path) -> None:
     outcomes = of_kind(read_lines(tmp_path / "run"), "outcome")
     assert len(outcomes) == 2 * 2 * 4
     assert {line["status"] for line in outcomes} == {"PASS"}
+
+
+def test_a_full_disk_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path / "records.jsonl"))
+
+    monkeypatch.setattr(Journal, "write", full)
+    flags = ["training-time", "--device=cpu", "--quick", f"--output-dir={tmp_path / 'run'}"]
+    assert main(flags) == 2
+    assert "records.jsonl cannot be used (No space left on device)" in capsys.readouterr().err
