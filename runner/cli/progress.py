@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from runner.labels import plain
 LONGEST_REASON = 160  # characters; the record has the full text
 DAY_S = 86_400  # the time left is estimated from all jobs of so long
 SHOWN_TOGETHER = 3  # running jobs that fit into a line
+QUIET_S = 30.0  # a log without a line for longer looks like a run that hangs
 
 
 class View(Protocol):
@@ -98,11 +100,16 @@ class BarView:
 
 
 class PlainView:
-    """A line for the start of each job, for each record, and for each part that ``--localize`` tries."""
+    """A line for the start of each job, for each record, and for each part that ``--localize`` tries.
 
-    def __init__(self, console: Console, jobs: int) -> None:
+    Between them, if a phase begins more than ``QUIET_S`` seconds after the last line, a line names it.
+    """
+
+    def __init__(self, console: Console, jobs: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._jobs = jobs
+        self._clock = clock
+        self._printed_s = clock()
         self._started = 0
         self._under_way: set[str] = set()
         self._localized = ""
@@ -116,14 +123,19 @@ class PlainView:
             if event.activity.phase == "localize" and event.activity.variant != self._localized:
                 self._localized = event.activity.variant
                 self._print(f"    localize {self._localized}")
+            elif self._clock() - self._printed_s > QUIET_S:
+                self._print(f"    {self._whose(event.job)}{_phase(event)} ...")
         elif isinstance(event, JobEnded):
             self._under_way.discard(event.job.key)
         elif isinstance(event, Record):
-            # several jobs are running: name the job
-            whose = f"{_title(event.job)}  " if len(self._under_way) > 1 else ""
-            self._print(f"    {whose}{outcome(event)}")
+            self._print(f"    {self._whose(event.job)}{outcome(event)}")
+
+    def _whose(self, job: Job) -> str:
+        """The job's name if several are running."""
+        return f"{_title(job)}  " if len(self._under_way) > 1 else ""
 
     def _print(self, line: str) -> None:
+        self._printed_s = self._clock()
         self._console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -290,6 +290,15 @@ def test_lines_name_the_job_where_several_are_under_way() -> None:
     ]
 
 
+def test_a_log_names_the_phase_where_nothing_else_was_printed_for_long() -> None:
+    text, now = io.StringIO(), iter((0, 1, 5, 35, 35, 40, 70, 70))
+    view = PlainView(Console(file=text, width=200), 1, clock=lambda: float(next(now)))
+    view.event(Started(job=SIX[0].job))
+    for phase, variant in (("build", ""), ("compile", "a"), ("check", "a"), ("measure", "")):
+        view.event(Doing(job=SIX[0].job, activity=Activity(phase=phase, variant=variant, rounds=3)))
+    assert text.getvalue().splitlines()[1:] == ["    compile a ...", "    round 3 ..."]
+
+
 def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     progress = Progress(console=Console(file=io.StringIO()))
     view = BarView(progress, len(SIX))
