@@ -78,7 +78,7 @@ PLANTED: dict[str, Looked] = {
     "weights copied in every step": look("cpp_fused_0 copy", compiled={"cpp_fused_0": 1.0},
                                          eager={"aten::convolution": 1.0}, mode=Mode.INFERENCE),
     "stored masks": look("cpp_fused_relu_threshold_backward_0 mask"),
-    "a decomposed operator": look(eager={"aten::upsample_bicubic2d": 3.0}),
+    "a decomposed operator": look(eager={"aten::_softmax": 3.0}),
     "attention by another kernel": look(eager={"aten::_scaled_dot_product_flash_attention_for_cpu": 3.0}),
     "autotuning": look(candidate="inductor[max_autotune=True]"),
     "freezing": look(candidate="inductor[freezing=True]", mode=Mode.INFERENCE),

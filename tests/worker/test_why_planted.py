@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 
+from harness.backends.settings.own import OF_INDUCTOR, own_settings
 from harness.schema import Job, Protocol, Record, Status
 from runner.errors import UsageError
 from runner.runs.why.asking import LOOK, asked_why
 from runner.runs.why.causes import causes
+from runner.runs.why.causes.decomposition import OPERATORS
 from runner.runs.why.explain import CAPTURE, STAGES, NoTimes, State, Why, proposals, with_setting
 from runner.runs.why.looked import Looked
 from tests.factories import make_job, make_samples
@@ -97,7 +100,7 @@ PLANTED = {
         lambda: nn.Sequential(nn.Conv2d(256, 256, 3), nn.GELU(), nn.Conv2d(256, 256, 3)), (1, 256, 8, 8)
     ),
     "a decomposed operator": Toy(
-        lambda: Of(lambda x: nn.functional.interpolate(x, scale_factor=2, mode="bicubic") * 2), (4, 8, 32, 32)
+        lambda: Of(lambda x: x.softmax(-1) * 2), (256, 1024)
     ),
     "attention by another kernel": Toy(lambda: Of(attention, *linear(3, 128)), (4, 128, 128)),
     "autotuning": Toy(lambda: Of(lambda x, f: f(x).sin(), *linear()), (4096, 64),
@@ -187,6 +190,37 @@ def test_a_planted_cause_is_named_and_no_other_is_explained(name: str) -> None:
         looked_at.cache_clear()
     assert states[name] is (State.SUSPECTED if name in ONLY_SUSPECTED else State.EXPLAINED)
     assert {cause for cause, state in states.items() if state is State.EXPLAINED} <= {name}
+
+
+ids, indices, grid = torch.arange(6).view(2, 3), torch.tensor([0, 1, 1, 0]), torch.zeros(2, 4, 4, 2)
+KEPT: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Sequence[int]]] = {
+    "grid_sampler_2d": (lambda x: nn.functional.grid_sample(x, grid, align_corners=False), (2, 8, 16, 16)),
+    "_softmax": (lambda x: x.softmax(-1), (4, 32)),
+    "_log_softmax": (lambda x: x.log_softmax(-1), (4, 32)),
+    "index_add": (lambda x: torch.zeros(2, 32).index_add(0, indices, x), (4, 32)),
+    "embedding_dense_backward": (lambda x: nn.functional.embedding(ids, x), (6, 8)),
+    "native_layer_norm": (lambda x: nn.functional.layer_norm(x, [32]), (4, 32)),
+    "native_layer_norm_backward": (lambda x: nn.functional.layer_norm(x, [32]), (4, 32)),
+    "native_group_norm": (lambda x: nn.functional.group_norm(x, 2), (2, 8, 16, 16)),
+    "native_batch_norm": (nn.BatchNorm2d(8), (2, 8, 16, 16)),
+    "native_batch_norm_backward": (nn.BatchNorm2d(8), (2, 8, 16, 16)),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_setting_keeps_eagers_kernel(operator: str) -> None:
+    function, shape = KEPT[operator]
+    x = torch.randn(*shape, requires_grad=True)
+    kept = [f"decompose.{name}=False" for name in OPERATORS[operator]]
+
+    def kernels(settings: Sequence[str]) -> bool:
+        torch._dynamo.reset()
+        uncached = torch._inductor.config.patch(fx_graph_cache=False)
+        with uncached, own_settings(settings, OF_INDUCTOR).active():
+            _, code = run_and_get_code(lambda: torch.compile(function)(x).sum().backward())
+        return any(f"torch.ops.aten.{name}." in text for name in OPERATORS[operator] for text in code)
+
+    assert (kernels([]), kernels(kept)) == (False, True)
 
 
 @pytest.mark.parametrize("toy", CONTROLS, ids=range(len(CONTROLS)))
