@@ -242,12 +242,13 @@ class Check:
         )
         sizes = {name: tensor.numel() for name, tensor in truth.eager.items()}
         fine = sum(sizes[name] for name, limit in limits.items() if limit <= FINE)
+        failed = {judgment.name for judgment, _ in self.failures}  # inputs and parts of the model, too
         return Parity(
             rule=checks.rule.name,
             reference="fp64" if truth.exact is not None else "eager",
             tolerance=checks.rule.delta,
-            tensors=len({judgment.name for judgment in self.judgments} & truth.eager.keys()),
-            failed=len({judgment.name for judgment, _ in self.failures}),
+            tensors=len({judgment.name for judgment in self.judgments} & truth.eager.keys() | failed),
+            failed=len(failed),
             worst=worst.as_error(self.truth_of(worst), why) if worst is not None else None,
             eager_bit_equal=not any(checks.spread.values()),
             eager_spread=max(checks.spread.values(), default=0.0),

@@ -28,6 +28,7 @@ from runner.plan.interpreter import exit_name
 TICK_S = 0.5  # the parent wakes this often while a worker runs; a shorter time would disturb the worker
 GRACE_S = 2.0  # for a worker to end before it is killed
 
+LONGEST_TAIL = 300  # characters
 LONGEST_LOG = 64 << 20  # bytes; of a longer log, the first and the last MiB are kept
 KEPT = 1 << 20
 CUT = b"\n... the middle of this log was cut out, because it was longer than 64 MiB ...\n"
@@ -55,6 +56,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         max_memory_bytes: int | None = None,
     ) -> None:
         self._log = log
+        self._call_begins = _size(log)  # the place in the log
         self._max_memory = max_memory_bytes
         self._on_tick = on_tick
         request_read, self._requests = os.pipe()
@@ -75,6 +77,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
 
         Raises ``WorkerLost`` if the worker dies, sends an invalid reply, or exceeds its time or memory.
         """
+        self._call_begins = _size(self._log)
         try:
             os.write(self._requests, json.dumps(request).encode() + b"\n")
         except OSError:
@@ -181,9 +184,9 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         else:
             kind = exit_name(self._process.returncode or 0)
         activity = self._page.read()
-        tail = log_tail(self._log)
+        tail = log_tail(self._log, 0 if was_shortened(self._log) else self._call_begins)
         message = f"the worker ended ({kind}) during {_during(activity)}"
-        message += f"; the log of this worker ends with: {tail}" if tail else ""
+        message += f"; the end of its log: {tail}" if tail else ""
         return WorkerLost(Failure(kind=kind, message=message, phase=plain(activity.phase)), activity)
 
 
@@ -238,14 +241,18 @@ def was_shortened(log: Path) -> bool:
         return False
 
 
-def log_tail(path: Path, characters: int = 300) -> str:
-    """The last three lines of a log, joined to one line of printable characters."""
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def log_tail(path: Path, start: int = 0) -> str:
+    """The last three lines of a log after this byte, joined to one line of printable characters."""
     try:
         with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - 4096))
+            log.seek(max(start, path.stat().st_size - 4096))
             text = log.read().decode(errors="replace")
     except OSError:
         return ""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     words = " ".join(" ".join(lines[-3:]).split())
-    return "".join(c if c.isprintable() else "?" for c in words)[-characters:]
+    return "".join(c if c.isprintable() else "?" for c in words)[-LONGEST_TAIL:]

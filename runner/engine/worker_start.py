@@ -55,12 +55,20 @@ class ForkedProcess:
     def _ended_within(self, timeout: float | None) -> int | None:
         if self.returncode is None:
             try:
-                message = self._host.receive(timeout)
+                message = self._message(timeout)
                 self.returncode = None if message is None else int(message["ended"])
             except HostLost:
                 # the kernel kills a worker when its host dies
+                self._host.close()
                 self.returncode = -signal.SIGKILL
         return self.returncode
+
+    def _message(self, timeout: float | None) -> dict[str, int] | None:
+        """Raises ``HostLost`` also if a host hangs that should tell the end of a killed worker."""
+        message = self._host.receive(START_S if timeout is None else timeout)
+        if message is None and timeout is None:
+            raise HostLost
+        return message
 
 
 class Host:

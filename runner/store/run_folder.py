@@ -121,10 +121,10 @@ class RunFolder:
     def unwritable(self, error: OSError) -> UsageError:
         """The sentence for a disk that is full, read-only or gone."""
         what = f"{error.filename} cannot be used" if error.filename else "the run cannot go on"
-        return UsageError(
-            f"{plain(what)} ({error.strerror or error}); the records so far are safe: correct this, "
-            f"then {self.how_to_go_on()}"
-        )
+        what = f"{plain(what)} ({error.strerror or error})"
+        if not self.records_path.exists():
+            return UsageError(f"{what}; {RECORDS} was removed: measure again in a new folder")
+        return UsageError(f"{what}; the records so far are safe: correct this, then {self.how_to_go_on()}")
 
     def read(self) -> Records:
         return read_run(self.records_path)
@@ -132,6 +132,7 @@ class RunFolder:
     def append(self, record: Record) -> None:
         """Appends a record and syncs it to the disk. ``OSError`` if it cannot be written."""
         try:
+            self.records_path.stat()  # a folder that was deleted during the run is not made again
             append_record(self.records_path, record)
         except OSError as error:
             error.filename = error.filename or str(self.records_path)

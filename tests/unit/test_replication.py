@@ -1,5 +1,7 @@
 """Several processes make one record."""
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +52,16 @@ class Run:
         self.jobs.append(job)
         self.asked.append(candidates)
         yield from (self.measure(job, candidate, len(self.jobs)) for candidate in candidates)
+
+
+def test_processes_of_a_model_that_was_edited_since_are_measured_again(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.touch()
+    about: dict[str, Any] = {"suite": f"{file}:make"}
+    Run(3, most=2, folder=tmp_path / "case", **about)
+    assert len(Run(3, folder=tmp_path / "case", **about).jobs) == 1
+    os.utime(file, (time.time() + 10, time.time() + 10))
+    assert len(Run(3, folder=tmp_path / "case", **about).jobs) == 3
 
 
 def test_one_process_is_left_alone() -> None:

@@ -1,6 +1,7 @@
 """The folder of a run and its records.jsonl: nothing is written over, and damage is named."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,28 @@ def test_a_run_is_not_continued_on_another_processor(
     else:
         folder.append(make_record(job, "inductor"))
     assert main(["--resume", str(folder.path)]) == 2
-    assert "has results of Synthetic CPU, and this is" in capsys.readouterr().err
+    assert "has results of cpu Synthetic CPU, and this is" in capsys.readouterr().err
+
+
+def test_a_run_is_not_continued_with_another_torch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
+    job = make_job("m")
+    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
+    folder.append(make_record(job, "inductor"))
+    assert main(["--resume", str(folder.path)]) == 2
+    assert "has results of torch 0.0.0+synthetic, and this is torch" in capsys.readouterr().err
+
+
+def test_a_folder_that_was_deleted_during_the_run_is_not_made_again(tmp_path: Path) -> None:
+    job = make_job("m")
+    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
+    shutil.rmtree(folder.path)
+    with pytest.raises(FileNotFoundError) as raised:
+        folder.append(make_record(job))
+    assert not folder.path.exists()
+    assert "records.jsonl was removed: measure again" in str(folder.unwritable(raised.value))
 
 
 # -- records.jsonl ------------------------------------------------------------

@@ -155,6 +155,7 @@ def test_the_tail_of_a_log_is_one_printable_line(tmp_path: Path) -> None:
     tail = log_tail(log)
     assert tail.endswith("second")
     assert tail.isprintable()
+    assert log_tail(log, log.stat().st_size - len("second\n")) == "second"  # of an earlier call is not told
     assert log_tail(tmp_path / "none") == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -137,7 +138,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
     folder = RunFolder.reopen(RESUME.long, path)
     if request.where.executor == "local":
-        _check_processor(folder)
+        _check_same_machine(folder)
     jobs = folder.jobs()
     for job in jobs:
         check_where(request.where, config_of(job, job.candidates))
@@ -152,17 +153,19 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
         return measure(folder, jobs, console, executor, request.formats)
 
 
-def _check_processor(folder: RunFolder) -> None:
-    """``UsageError`` if the run has results of another processor, as ``--merge`` refuses it."""
+def _check_same_machine(folder: RunFolder) -> None:
+    """``UsageError`` if the run has results of another processor or torch, as ``--merge`` refuses them."""
     from runner.engine.processes import PROCESS_FILES
     from runner.store.record_file import read_records
 
     # a run that was killed before its first record has no file of them
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
     known = [record for path in paths for record in read_records(path).records]
-    here, cpus = cpu_model(), {record.environment.get("cpu") for record in known}
-    if others := sorted(str(cpu) for cpu in cpus - {None, here}):
-        raise UsageError(
-            f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {here}; "
-            "measure the other jobs in a new folder"
-        )
+    here = {"cpu": cpu_model(), "torch": importlib.metadata.version("torch")}
+    for name, ours in here.items():
+        facts = {r.environment.get(name) for r in known if name == "cpu" or not r.job.environments}
+        if others := sorted(f"{name} {fact}" for fact in facts - {None, ours}):
+            raise UsageError(
+                f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {name} "
+                f"{ours}; measure the other jobs in a new folder"
+            )
