@@ -41,7 +41,10 @@ MOST = 20
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     compiled, broken = counters.compilations(), counters.break_reasons()
     yield
-    breaks = map(break_line, counters.added(broken, counters.break_reasons()))
+    breaks = [*map(break_line, counters.added(broken, counters.break_reasons()))]
+    places = Counter(_place(line) for line in breaks)
+    # the jump that Dynamo makes where a line broke the graph is no further reason
+    breaks = [line for line in breaks if places[_place(line)] == 1 or not line.startswith("generic_jump ")]
     again = filter(counters.compiled_again, counters.added(compiled, counters.compilations()))
     numbers["graph_break_reasons"] = listed(breaks)
     numbers["recompile_reasons"] = listed(map(counters.recompile_line, again))
@@ -59,6 +62,10 @@ def break_line(reason: Any) -> str:
         source = f": {frame.line.strip()}" if frame.line else ""
         line += f" ({counters.short_path(frame.filename)}:{frame.lineno}{source})"
     return line
+
+
+def _place(line: str) -> str:
+    return line.rpartition(" (")[2]
 
 
 def listed(lines: Iterable[str]) -> str | None:

@@ -189,7 +189,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _warm_caches(comparisons: Iterable[Comparison]) -> str | None:
     metrics = [c.record.metrics for c in comparisons]
-    looked_up = [m for m in metrics if m.get("compile_cache_misses") is not None]
+    looked_up = [m for m in metrics if m.get("compile_cache_hits") or m.get("compile_cache_misses")]
     hits = sum(bool(m.get("compile_cache_hits")) for m in looked_up)
     if not hits:
         return None

@@ -243,7 +243,7 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
         common=geomean([estimate for job, estimate in speedups if job in common]),
         system=geomean([c.system for c in passed if c.system is not None]),
         allocator=geomean([c.allocator for c in passed if c.allocator is not None]),
-        judged=_mean(members, columns()["judged_finely"].value),
+        judged=_mean(passed, columns()["judged_finely"].value),
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
         means={m.name: _mean(passed, methodcaller("number", m.name)) for m in declared().averages()},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},

@@ -243,7 +243,8 @@ def _open(comparison: Comparison) -> str:
     record, opened = comparison.record, comparison.open
     assert opened is not None
     ended = f" (ended: {record.rounds_ended})" if record.rounds_ended else ""
-    return f"{counted(comparison.n, 'round')}{ended}; needs {opened.closes} ({opened.reason.value})"
+    needs = f"needs {opened.closes} (open because: {opened.reason.value})"
+    return f"{counted(comparison.n, 'round')}{ended}; {needs}"
 
 
 # -- disturbances of the rounds -------------------------------------------------------

@@ -58,7 +58,7 @@ LABEL_WIDTH = 48
 INK = "#333333"
 MOST_MODELS = 100  # in a panel
 HOLLOW = (
-    "hollow: same, inconclusive or unsteady",
+    "hollow: a model that is same, inconclusive or unsteady",
     {"linewidth": 0, "ms": 4.5, "marker": "o", "color": GREY, "mfc": "white"},
 )
 SHOWN_MODELS = 50  # of a larger panel: the models with speedups furthest from 1

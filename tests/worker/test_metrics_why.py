@@ -57,6 +57,20 @@ def test_a_graph_break_names_its_reason_and_line() -> None:
     assert numbers["recompiles"] == 0
 
 
+def branching(x: torch.Tensor) -> torch.Tensor:
+    y = torch.sin(x)
+    if y.sum() > 0:
+        y = y * 2
+    return y
+
+
+def test_a_branch_on_data_is_one_reason() -> None:
+    with observing("compile", CPU, Extras(explain=True)) as numbers:
+        torch.compile(branching, backend="eager")(torch.ones(2))
+    (line,) = str(numbers["graph_break_reasons"]).splitlines()
+    assert "if y.sum() > 0" in line
+
+
 def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model() -> None:
     """Candidates share a process, and so the code objects of the model."""
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runner.analysis.digits import significant
 from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, Open, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import needed, rounds_can_close, verdict
@@ -77,9 +76,15 @@ def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason
     return Reason.ROUNDS if single and rounds_can_close(estimate, limits) else Reason.PROCESSES
 
 
+def _rounded_up(count: int) -> int:
+    """To two digits."""
+    unit: int = 10 ** max(0, len(str(count)) - 2)
+    return math.ceil(count / unit) * unit
+
+
 def _needed(estimate: PairedEstimate, limits: Limits) -> str:
     missing = needed(estimate, limits)
     assert missing is not None  # there is an interval
-    ways = [f"about {significant(n, 2 if n >= 10 else 1)} rounds" for n in (missing.rounds,) if n]
+    ways = [f"about {_rounded_up(missing.rounds):,} rounds"] if missing.rounds else []
     ways += [f"about {missing.processes} processes"] if missing.processes else []
     return " or ".join(ways) or f"more than {MOST_NAMED} processes"

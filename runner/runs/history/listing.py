@@ -85,5 +85,7 @@ def _print_run(run: Run, console: Console) -> None:
         say(console, f"    {where}")
     for group in run.groups[:SHOWN_GROUPS]:
         say(console, f"    {group['what']}, {group['name']}: {group['text']}")
+    if run.statuses and not run.groups:
+        say(console, f"    {counted(len(run.statuses), 'result')} of a sweep, in no average")
     if len(run.groups) > SHOWN_GROUPS:
         say(console, f"    {len(run.groups) - SHOWN_GROUPS} more are on the page")

@@ -163,7 +163,10 @@ def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def _group(row: Mapping[str, Any], suite: str) -> Group:
     numbers = {name: finite(row[name]) for name in NUMBERS}
-    speedup = speedup_text(*(numbers[f"geomean_{name}"] for name in ("speedup", "low", "high")))
+    ends = [numbers["geomean_low"], numbers["geomean_high"]]
+    if None in ends:  # of one model
+        ends = [finite(row.get("these_low")), finite(row.get("these_high"))]
+    speedup = speedup_text(numbers["geomean_speedup"], *ends)
     compiler, passed = plain(row["compiler"]), f"{row['passed']:d} of {row['total']:d} passed"
     return {
         **numbers,

@@ -66,7 +66,7 @@ def issue(why: Why) -> str:
             *(f"- {line}" for line in cause_lines(why)),
             "",
             f"Measured in pairs of eager and compiled steps, {why.plain.n} rounds; {', '.join(facts)}.",
-            f"Excluded: {', '.join(why.excluded)}.",
+            f"Other causes are excluded: {', '.join(why.excluded)}.",
             "",
             f"To repeat the measurement: `{record.reproduce}`",
             "",

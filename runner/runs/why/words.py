@@ -51,7 +51,9 @@ def cause_lines(why: Why) -> tuple[str, ...]:
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
     ordered = sorted(why.causes, key=lambda cause: cause.state.value)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
-    why_not = "no tested setting removes a part of the loss beyond noise"
+    why_not = "no tested setting is faster than the plain candidate beyond the noise threshold"
+    if not why.attempts:
+        why_not = "no cause with a setting was seen, so no setting was tested"
     if any(attempt.helps for attempt in why.attempts):
         why_not = "a setting helps, but what is seen of its cause takes too little of the step"
     if why.unseen:
@@ -91,7 +93,7 @@ def parts(why: Why) -> Iterator[Part]:
         yield Part(title="The cost of a call", lines=lines, table=call_table(why) if why.call else None)
     if why.attempts:
         yield Part(title="What to try", table=attempts_table(why.attempts))
-    checks = [f"Excluded: {', '.join(why.excluded)}."]
+    checks = [f"Other causes are excluded: {', '.join(why.excluded)}."]
     yield Part(title="What it is not", lines=(*checks, *(f"Not excluded: {words}." for words in why.shown)))
 
 
