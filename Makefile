@@ -96,9 +96,10 @@ test-slow: $(STAMP)
 test-long: $(STAMP)
 	$(RUN) -m pytest $(SIDE_BY_SIDE) -m long
 
-# The lines that mention a device and that no test reaches (20 minutes)
+# The lines of the files that know devices (tests/unit/test_devices.py) that no test reaches (20 minutes)
 coverage-devices: $(STAMP)
-	$(RUN) -m tests.device_lines
+	$(RUN) -m coverage run --source=harness,torchduet -m pytest -n0 tests/unit tests/worker
+	$(RUN) -m coverage report --show-missing --include='harness/devices.py,harness/precision.py,torchduet/caller.py,harness/backends/*,harness/hardware/*'
 
 # The first ten minutes on a GPU: tests, short runs, one archive; make gpu-smoke DEVICES=cpu has the CPU stand in
 DEVICES ?= cuda

@@ -228,7 +228,7 @@ class Protocol:
     scheduler: str = _protocol(
         "none",
         "--scheduler=KIND",
-        kind=own_or(choice("learning rate", SCHEDULERS)),
+        kind=own_or(choice("scheduler", SCHEDULERS)),
         help="change the optimizer's learning rate after each step, by one part in 1e12: none (default), "
         "float (a number of Python), tensor; or as your own scheduler, which FILE.py:FUNCTION makes of the "
         "optimizer",

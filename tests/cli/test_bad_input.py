@@ -48,7 +48,10 @@ SENTENCES = [
         "--optimizer: torch.optim has no function 'AdamV'; did you mean Adam or",
         marks=pytest.mark.slow,
     ),
-    (["--training", "--optimizer=sgd", "--scheduler=cosine"], "--scheduler: there is no learning rate"),
+    (
+        ["--training", "--optimizer=sgd", "--scheduler=cosine"],
+        "--scheduler: there is no scheduler called",
+    ),
     (["--training", "--ddp=1"], "--ddp: 1 is too small; give a whole number from 2 up"),
     (
         ["--training", "--inference", "--ddp=2"],

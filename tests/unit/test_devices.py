@@ -1,13 +1,11 @@
 """Names of devices, without torch; and that one file alone knows them."""
 
 import ast
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from harness import devices
-from tests import device_lines
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("harness", "runner", "suites", "studies", "torchduet")
@@ -97,41 +95,3 @@ def test_no_other_file_names_cuda() -> None:
     named = [str(path.relative_to(ROOT)) for path in paths if names_cuda(path)]
     assert [name for name in named if not name.startswith(known)] == []
     assert [path for path in known if not any(name.startswith(path) for name in named)] == []
-
-
-# -- which statements make coverage-devices looks at -------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ('"""The device cuda."""\n# a GPU\nx = 1\n', []),
-        ("if device == 1:\n    x = 1\nelse:\n    y = 2\n", [range(1, 2)]),
-        ("if x:\n    y = device\n", [range(2, 3)]),
-        ("def f(x):\n    '''On the GPU.'''\n    return x.cuda()\n", [range(3, 4)]),
-        ("x = f(\n    1,\n    a='cuda:1',\n)\n", [range(1, 4)]),
-        ("@on(device)\ndef f():\n    pass\n", [range(1, 3)]),
-        ("import torch.cuda\nfrom x import nvml\n", [range(1, 2), range(2, 3)]),
-        ("try:\n    x = 1\nexcept DeviceLost:\n    y = 1\n", [range(3, 4)]),
-        ("try:\n    x = device\nfinally:\n    pass\n", [range(2, 3)]),
-        ("if TYPE_CHECKING:\n    import torch.cuda\n", []),
-        ("x = 'compression'\n", []),
-        ("x = torch.mps\n", [range(1, 2)]),
-    ],
-)
-def test_a_statement_is_looked_at_where_its_own_words_mention_a_device(
-    tmp_path: Path, source: str, expected: list[range]
-) -> None:
-    path = tmp_path / "one.py"
-    path.write_text(textwrap.dedent(source), encoding="utf-8")
-    assert device_lines.spans_of(path) == expected
-
-
-@pytest.mark.slow
-def test_all_of_the_file_that_knows_devices_is_looked_at() -> None:
-    by_path = device_lines.spans()
-    (whole,) = (
-        spans for path, spans in by_path.items() if path.name == "devices.py" and "probes" not in path.parts
-    )
-    assert len(whole) > 200
-    assert {path.parts[len(device_lines.ROOT.parts)] for path in by_path} == {*device_lines.FOLDERS}

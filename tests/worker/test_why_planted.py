@@ -217,7 +217,7 @@ def test_a_setting_keeps_eagers_kernel(operator: str) -> None:
         torch._dynamo.reset()
         uncached = torch._inductor.config.patch(fx_graph_cache=False)
         with uncached, own_settings(settings, OF_INDUCTOR).active():
-            _, code = run_and_get_code(lambda: torch.compile(function)(x).sum().backward())
+            _, code = run_and_get_code(lambda: torch.compile(function)(x).sum().backward())  # type: ignore[no-untyped-call]
         return any(f"torch.ops.aten.{name}." in text for name in OPERATORS[operator] for text in code)
 
     assert (kernels([]), kernels(kept)) == (False, True)
