@@ -85,7 +85,12 @@ def _kept(measure: Measure, folder: Path) -> Measure:
     def measured(job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
         path = folder / PROCESS_FILES.replace("*", str(job.protocol.process + 1))
         source = Path(job.case.suite.rpartition(":")[0] or job.case.suite)
-        if path.exists() and source.is_file() and source.stat().st_mtime > path.stat().st_mtime:
+        if (
+            path.exists()
+            and source.suffix == ".py"
+            and source.exists()
+            and source.stat().st_mtime > path.stat().st_mtime
+        ):
             path.unlink()  # of the model before its file was edited
         records = read_records(path).records if path.exists() else ()
         yield from (record for record in records if record.candidate in candidates)

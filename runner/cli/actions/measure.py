@@ -161,11 +161,14 @@ def _check_same_machine(folder: RunFolder) -> None:
     # a run that was killed before its first record has no file of them
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
     known = [record for path in paths for record in read_records(path).records]
-    here = {"cpu": cpu_model(), "torch": importlib.metadata.version("torch")}
-    for name, ours in here.items():
-        facts = {r.environment.get(name) for r in known if name == "cpu" or not r.job.environments}
-        if others := sorted(f"{name} {fact}" for fact in facts - {None, ours}):
+    ours = [record for record in known if not record.job.environments]
+    for name, records, here in (
+        ("cpu", known, cpu_model),
+        ("torch", ours, partial(importlib.metadata.version, "torch")),  # imported by workers only
+    ):
+        facts = {str(record.environment[name]) for record in records if record.environment.get(name)}
+        if facts and (others := sorted(f"{name} {fact}" for fact in facts - {here()})):
             raise UsageError(
                 f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {name} "
-                f"{ours}; measure the other jobs in a new folder"
+                f"{here()}; measure the other jobs in a new folder"
             )

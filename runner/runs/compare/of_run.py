@@ -9,7 +9,6 @@ from harness.schema import COLD
 from runner.analysis.comparison import CompilePair, Summary
 from runner.analysis.digits import estimate_text, share_text
 from runner.analysis.environments import is_compiled
-from runner.analysis.estimate import Limits
 from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.environments.plan import split_candidate
@@ -81,7 +80,8 @@ def _compile(summary: Summary, gate: Gate) -> GateResult:
 
 
 def _threshold(summary: Summary) -> float:
-    return Limits.of(*(comparison.record.job.protocol for comparison in summary.comparisons)).threshold
+    protocols = (comparison.record.job.protocol for comparison in summary.comparisons)
+    return max((protocol.noise_threshold for protocol in protocols), default=0.0)
 
 
 def _same_compiler(pair: CompilePair) -> bool:
