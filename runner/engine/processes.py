@@ -84,13 +84,7 @@ def _kept(measure: Measure, folder: Path) -> Measure:
 
     def measured(job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
         path = folder / PROCESS_FILES.replace("*", str(job.protocol.process + 1))
-        source = Path(job.case.suite.rpartition(":")[0] or job.case.suite)
-        if (
-            path.exists()
-            and source.suffix == ".py"
-            and source.exists()
-            and source.stat().st_mtime > path.stat().st_mtime
-        ):
+        if path.exists() and _is_older(path, Path(job.case.suite.rpartition(":")[0] or job.case.suite)):
             path.unlink()  # of the model before its file was edited
         records = read_records(path).records if path.exists() else ()
         yield from (record for record in records if record.candidate in candidates)
@@ -101,6 +95,11 @@ def _kept(measure: Measure, folder: Path) -> Measure:
             yield record
 
     return measured
+
+
+def _is_older(path: Path, source: Path) -> bool:
+    """Than the user's file; a bundled suite has none."""
+    return source.suffix == ".py" and source.exists() and path.stat().st_mtime < source.stat().st_mtime
 
 
 def _several(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop) -> Steps:
