@@ -54,7 +54,7 @@ class Pretender:
         call = request["call"]
         if call == "open":
             facts = ModelFacts(parameters=1, parameter_bytes=4, input_shapes=("x: float32[4]",), batch_size=4)
-            return {"model": facts, "environment": {"torch": "none"}}
+            return {"model": facts, "environment": {}}
         if call == "prepare":
             if name == "hangs":
                 Path(UNDER_WAY).touch()
