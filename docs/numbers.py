@@ -236,12 +236,14 @@ def _cell(comparison: Comparison) -> str:
 
 def in_several_processes(records: Iterable[Record]) -> str:
     """What RESULTS says of the whole models' processes. ``records``: in float32."""
-    training = [r for r in records if r.candidate == "inductor" and r.job.case.mode.value == "training"]
-    counts = [len(record.samples.rounds_by_process) for record in training if record.samples]
-    several = [count for count in counts if count > 1]
+    counts: dict[str, list[int]] = {"inductor": [], "aot_eager": []}
+    for record in records:
+        if record.candidate in counts and record.job.case.mode.value == "training" and record.samples:
+            counts[record.candidate].append(len(record.samples.rounds_by_process))
+    several, of_aot = ([count for count in each if count > 1] for each in counts.values())
     return (
         f"training in float32, where inductor has {min(several)} to {max(several)} in {len(several)} of "
-        f"{len(counts)} models"
+        f"{len(counts['inductor'])} models, aot_eager {statistics.mode(of_aot)} in {len(of_aot)}"
     )
 
 

@@ -17,6 +17,7 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -30,6 +31,9 @@ from harness.settings import choice
 # argument of torch.compile, or our own -> option
 ARGUMENTS = {"dynamic": "dynamic_shapes", "fullgraph": "nopython", "whole_step": "whole_step"}
 MODULES = {"dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config"}
+CAPTURED_AS = MappingProxyType(
+    {"native_batch_norm": ("_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training")}
+)
 OF_INDUCTOR = ("inductor", "mode", "decompose", *MODULES, *ARGUMENTS)
 
 
@@ -99,13 +103,14 @@ def own_settings(settings: Sequence[str], takes: Sequence[str]) -> OwnSettings:
     return OwnSettings(inductor=tuple(inductor), options=options, patches=patches, kept=tuple(kept))
 
 
-def _overloads(name: str) -> list[Any]:
-    """The overloads of ``aten.name`` that inductor decomposes."""
+def _overloads(name: str) -> Iterator[Any]:
+    """The overloads of ``aten.name``, and of the operators that torch captures in its place."""
     from torch._inductor.decomposition import fast_random_decomps
 
     names = {str(key).split(".")[1] for key in fast_random_decomps() if str(key).startswith("aten.")}
-    packet = getattr(torch.ops.aten, choice("decomposed operator", names).read(name))
-    return [getattr(packet, overload) for overload in packet.overloads()]
+    for operator in (choice("decomposed operator", names).read(name), *CAPTURED_AS.get(name, ())):
+        packet = getattr(torch.ops.aten, operator)
+        yield from (getattr(packet, overload) for overload in packet.overloads())
 
 
 def with_settings(compile_it: Compile, settings: Sequence[str], takes: Sequence[str]) -> Compile:

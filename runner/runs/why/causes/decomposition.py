@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from runner.analysis.digits import ms_text
 from runner.runs.why.looked import STEP, Looked
 
 NAME = "a decomposed operator"
 SENTENCE = "inductor decomposes an operator for which eager has a kernel of its own."
-OPERATORS = MappingProxyType(
-    {
-        **{
-            name: (name,)
-            for name in (
-                *("grid_sampler_2d", "_softmax", "_log_softmax", "index_add", "embedding_dense_backward"),
-                *("native_layer_norm", "native_layer_norm_backward", "native_group_norm"),
-                "native_batch_norm_backward",
-            )
-        },
-        "native_batch_norm": ("_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training"),
-    }
+OPERATORS = (
+    *("grid_sampler_2d", "_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm"),
+    *("embedding_dense_backward", "index_add", "_log_softmax", "native_layer_norm_backward"),
 )
-"""Eager's operator -> the operators of the captured graph that keep its kernel.
-
-Of others, such as ``upsample_bilinear2d``, torch captures the parts already: no setting keeps their kernel.
-"""
+"""Of others, such as ``upsample_bilinear2d``, torch captures the parts: no setting keeps their kernel."""
 LEAST = 0.05  # of eager's step
 
 
@@ -37,5 +23,4 @@ def signature(looked: Looked) -> str:
 
 
 def settings(looked: Looked) -> tuple[str, ...]:
-    kept = (name for operator in looked.lost(*OPERATORS) for name in OPERATORS[operator])
-    return (",".join(f"decompose.{name}=False" for name in kept),)
+    return (",".join(f"decompose.{name}=False" for name in looked.lost(*OPERATORS)),)
