@@ -96,7 +96,7 @@ test-slow: $(STAMP)
 test-long: $(STAMP)
 	$(RUN) -m pytest $(SIDE_BY_SIDE) -m long
 
-# The lines of the files that know devices (tests/unit/test_devices.py) that no test reaches (20 minutes)
+# Lines that no test reaches, in the files that know devices (KNOWING of tests/unit/test_devices.py); 20 minutes
 coverage-devices: $(STAMP)
 	$(RUN) -m coverage run --source=harness,torchduet -m pytest -n0 tests/unit tests/worker
 	$(RUN) -m coverage report --show-missing --include='harness/devices.py,harness/precision.py,torchduet/caller.py,harness/backends/*,harness/hardware/*'

@@ -241,9 +241,10 @@ def in_several_processes(records: Iterable[Record]) -> str:
         if record.candidate in counts and record.job.case.mode.value == "training" and record.samples:
             counts[record.candidate].append(len(record.samples.rounds_by_process))
     several, of_aot = ([count for count in each if count > 1] for each in counts.values())
+    (each_of_aot,) = {*of_aot}
     return (
         f"training in float32, where inductor has {min(several)} to {max(several)} in {len(several)} of "
-        f"{len(counts['inductor'])} models, aot_eager {statistics.mode(of_aot)} in {len(of_aot)}"
+        f"{len(counts['inductor'])} models, aot_eager {each_of_aot} in {len(of_aot)}"
     )
 
 

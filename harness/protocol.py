@@ -73,7 +73,8 @@ def _phase_timeouts(given: Given, default: Any) -> Any:
         phase, _, limit = text.partition("=")
         if phase not in LIMITED_PHASES:
             raise ValueError(no_such(phase, "phase", LIMITED_PHASES))
-        if limits.setdefault(phase, seconds(limit)) != seconds(limit):
+        value = seconds(limit)
+        if limits.setdefault(phase, value) != value:
             raise ValueError(f"{phase} is given twice; choose one limit")
     return limits or default
 

@@ -80,19 +80,17 @@ def load_module(name: str) -> Any:
 
 
 def _as_workload(spec: str, result: Any) -> Workload:
-    if not isinstance(result, Workload) and (not isinstance(result, tuple) or len(result) not in (2, 3, 4)):
-        raise TypeError(
-            f"--model: {spec} returned a {type(result).__name__}; it must return (module, inputs), "
-            "(module, inputs, loss) or (module, inputs, loss, target)"
-        )
     try:
         if isinstance(result, Workload):
             return replace(result, loss=_loss(result.loss, result.target))
-        module, inputs, *rest = result
-        loss, target = (*rest, None, None)[:2]
-        return workload_of(module, inputs, loss, target)
+        if isinstance(result, tuple) and len(result) in (2, 3, 4):
+            return workload_of(*result)
     except TypeError as error:
         raise TypeError(f"--model: {spec} returned a wrong {error}") from None
+    raise TypeError(
+        f"--model: {spec} returned a {type(result).__name__}; it must return (module, inputs), "
+        "(module, inputs, loss) or (module, inputs, loss, target)"
+    )
 
 
 def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) -> Workload:

@@ -156,7 +156,7 @@ class Check:
         if not (beyond or failed):
             return
         chance, eager = self.checks.chance, self.checks.truth.eager
-        outputs = {name for name in eager if name.startswith("output")}  # the slope of a part is theirs
+        outputs = {name for name in eager if name.startswith("output")}  # which a part's slope is of
         named = [{judgment.name} if judgment.name in eager else outputs for judgment in beyond]
         if chance.explains(set().union(*named), failed):
             self.random = chance.draws

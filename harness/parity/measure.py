@@ -85,10 +85,15 @@ def digest(tensor: torch.Tensor) -> tuple[int, ...]:
     size = {8: torch.int64, 4: torch.int32, 2: torch.int16}[bits.element_size()]
     numbers = bits.view(size)
     parts = torch.split(numbers, 1 << 22)
-    sums = [part.cumsum(0, dtype=torch.int64) for part in parts]
-    rows = [(int(running[-1]), int(running.sum())) for running in sums if running.numel()]
-    totals = [place * total for place, (total, _) in enumerate(rows, start=1)]
-    return numbers.numel(), sum(total for total, _ in rows), sum(totals), sum(places for _, places in rows)
+    rows = [_sums(part) for part in parts if part.numel()]
+    by_part = sum(place * total for place, (total, _) in enumerate(rows))
+    return numbers.numel(), sum(total for total, _ in rows), by_part, sum(ordered for _, ordered in rows)
+
+
+def _sums(numbers: torch.Tensor) -> tuple[int, int]:
+    """The sum of the numbers, and that of their running sums, which the order changes, too."""
+    running = numbers.cumsum(0, dtype=torch.int64)
+    return int(running[-1]), int(running.sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

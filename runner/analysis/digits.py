@@ -61,8 +61,8 @@ def interval_text(value: float, low: float, high: float, unit: str = "") -> str:
         return f"{significant(value, 1)}{unit} [unknown]"
     half_width = value * math.log(high / low) / 2 if low > 0 else math.inf
     decimals = max(_decimals(half_width), 1 if value < TWO_DIGITS else 0)
-    at_least = f"{low:,.{decimals}f}" if round(low, decimals) else significant(low, 1)  # of a ratio: not 0
-    return f"{value:,.{decimals}f}{unit} [{at_least}, {high:,.{decimals}f}]"
+    low_text = f"{low:,.{decimals}f}" if round(low, decimals) else significant(low, 1)  # no ratio is 0
+    return f"{value:,.{decimals}f}{unit} [{low_text}, {high:,.{decimals}f}]"
 
 
 def _decimals(half_width: float) -> int:

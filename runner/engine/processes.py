@@ -98,7 +98,7 @@ def _kept(measure: Measure, folder: Path) -> Measure:
 
 
 def _is_older(path: Path, source: Path) -> bool:
-    """Than the user's file; a bundled suite has none."""
+    """Whether this file is older than the user's source file. A bundled suite is no such file."""
     return source.suffix == ".py" and source.exists() and path.stat().st_mtime < source.stat().st_mtime
 
 

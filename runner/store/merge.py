@@ -41,10 +41,6 @@ class Source:
     about: dict[str, Any]
 
     @property
-    def tags(self) -> list[str]:
-        return listed(self.about, "tags", str)
-
-    @property
     def jobs(self) -> tuple[Job, ...]:
         """The jobs that are planned or measured."""
         return (*self.plan, *(record.job for record in self.content.records))
@@ -90,7 +86,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             results.setdefault(key, []).append(candidate)
         origins.append({"folder": str(source.folder.resolve()), **source.about, "results": results})
         records |= new
-    tags = list(dict.fromkeys(tag for source in sources for tag in source.tags))
+    tags = list(dict.fromkeys(tag for source in sources for tag in listed(source.about, "tags", str)))
     facts = {"merged_from": origins, **({"tags": tags} if tags else {})}
     folder = RunFolder.create(output_dir, jobs, command, facts)
     try:

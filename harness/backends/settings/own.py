@@ -34,6 +34,7 @@ MODULES = {"dynamo": "torch._dynamo.config", "functorch": "torch._functorch.conf
 CAPTURED_AS = MappingProxyType(
     {"native_batch_norm": ("_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training")}
 )
+"""Operator -> the operators that torch captures in its place."""
 OF_INDUCTOR = ("inductor", "mode", "decompose", *MODULES, *ARGUMENTS)
 
 
@@ -108,7 +109,8 @@ def _overloads(name: str) -> Iterator[Any]:
     from torch._inductor.decomposition import fast_random_decomps
 
     names = {str(key).split(".")[1] for key in fast_random_decomps() if str(key).startswith("aten.")}
-    for operator in (choice("decomposed operator", names).read(name), *CAPTURED_AS.get(name, ())):
+    captured = names.intersection(CAPTURED_AS.get(name, ()))  # an older torch lacks some
+    for operator in (choice("decomposed operator", names).read(name), *captured):
         packet = getattr(torch.ops.aten, operator)
         yield from (getattr(packet, overload) for overload in packet.overloads())
 

@@ -42,10 +42,12 @@ def compile_as(
     compiled = with_freezing(
         program, with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen
     )
-    without = (f"{name}: CUDA graphs need CUDA; ran without them",) if asked and not replays else ()
+    notes = [*compiled.notes]
+    if asked and not replays:
+        notes.append(f"{name}: CUDA graphs need CUDA; ran without them")
     if program.training and chosen.get("freezing"):
-        without = (*without, f"{name}: freezing was not used: torch freezes weights without gradients only")
-    compiled = replace(compiled, autotuned=lambda: "\n".join(choices), notes=(*compiled.notes, *without))
+        notes.append(f"{name}: freezing was not used: torch freezes weights without gradients only")
+    compiled = replace(compiled, autotuned=lambda: "\n".join(choices), notes=tuple(notes))
     return replace(compiled, constant_weights=True) if packs_weights(program) else compiled
 
 

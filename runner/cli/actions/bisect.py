@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
-from runner.cli.actions.measure import used_by_search
+from runner.cli.actions.measure import refuse_unused
 from runner.cli.exit_codes import OK
 from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
@@ -31,7 +31,7 @@ FLAGS = (FLAG,)
 
 
 def parse(given: Given) -> tuple[str, RunConfig, Where]:
-    used_by_search(given, FLAG.long)
+    refuse_unused(given, FLAG.long)
     config, versions = run_config(given), given[FLAG.key]
     if versions != BUILDS and config.environments:
         raise UsageError("--bisect VERSIONS makes its own environments; leave --envs out")

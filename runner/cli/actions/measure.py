@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.hardware.cpus import cpu_model
+from harness.hardware.installed import version_of
 from harness.settings import Given, Group, flag
 from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.exit_codes import FAILURES, OK
@@ -66,7 +66,7 @@ def parse(given: Given) -> MeasureRequest:
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
 
 
-def used_by_search(given: Given, action: str) -> None:
+def refuse_unused(given: Given, action: str) -> None:
     """``UsageError`` for a flag of a run that ``--why``, ``--tune`` and ``--bisect`` do not use."""
     for unused in (FORMAT, *(row_at(RunConfig, name).flags[0] for name in ("tags", "skip_unavailable"))):
         if unused.key in given:
@@ -161,14 +161,11 @@ def _check_same_machine(folder: RunFolder) -> None:
     # a run that was killed before its first record has no file of them
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
     known = [record for path in paths for record in read_records(path).records]
-    ours = [record for record in known if not record.job.environments]
-    for name, records, here in (
-        ("cpu", known, cpu_model),
-        ("torch", ours, partial(importlib.metadata.version, "torch")),  # imported by workers only
-    ):
-        facts = {str(record.environment[name]) for record in records if record.environment.get(name)}
-        if facts and (others := sorted(f"{name} {fact}" for fact in facts - {here()})):
+    in_ours = [record for record in known if not record.job.environments]
+    for name, records, here in (("cpu", known, cpu_model()), ("torch", in_ours, version_of("torch"))):
+        facts = {record.environment.get(name) for record in records}
+        if others := sorted(f"{name} {fact}" for fact in facts - {None, here}):
             raise UsageError(
                 f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {name} "
-                f"{here()}; measure the other jobs in a new folder"
+                f"{here}; measure the other jobs in a new folder"
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.backends.settings.candidates import compiler_of
 from harness.settings import Given, Group, flag
-from runner.cli.actions.measure import MeasureRequest, planned, used_by_search
+from runner.cli.actions.measure import MeasureRequest, planned, refuse_unused
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS
@@ -35,7 +35,7 @@ FLAGS = (WHY,)
 def parse(given: Given) -> tuple[MeasureRequest, bool]:
     """What to measure, and whether it is to be explained or tuned."""
     action = "--why" if WHY.key in given else "--tune"
-    used_by_search(given, action)
+    refuse_unused(given, action)
     request = planned(given)
     config = request.config
     named = config.compilers
