@@ -52,7 +52,7 @@ smoke-inductor: $(STAMP)
 # the same command continues, on the same kind of processor only. Exit code 1 (a model failed) does not end the series
 WHOLE := results/headline-whole-cpu/models.csv
 PART = $(lastword $(subst -, ,$@))
-WHOLE_PLAN = --scale=full --processes=1 --dtypes=$(DTYPES) --batch-size-file=$(WHOLE) \
+WHOLE_PLAN = --scale=full --dtypes=$(DTYPES) --batch-size-file=$(WHOLE) \
 	--only=$(shell awk -F, 'NR % 4 == $(PART) {print $$1}' $(WHOLE) | paste -sd,)
 DTYPES ?= float32,bfloat16
 PARTS := 1 2 3 0

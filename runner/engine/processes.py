@@ -164,6 +164,8 @@ def _another(protocol: Protocol, records: Sequence[Record]) -> bool:
         return len(records) < protocol.processes
     if records[0].job.environments and len(records) < LEAST_ACROSS:
         return True  # fewer decide nothing between environments
+    if not all(record.status.passed for record in records):
+        return False  # without parity there is no verdict to close
     samples = joined_samples([record.samples for record in records if record.samples is not None])
     by_process = samples.rounds_by_process if len(records) > 1 else ()
     between = Between(assumed_sd=assumed_of(records[0]))

@@ -181,6 +181,15 @@ def test_a_run_that_is_killed_goes_on_after_its_last_process(processes: int, tmp
         )
 
 
+def test_auto_adds_no_process_where_parity_cannot_be_judged() -> None:
+    def unjudged(job: Job, candidate: str, number: int) -> Record:
+        return replace(sampled(job, candidate, number, speedup=1.01), status=Status.CANNOT_JUDGE)
+
+    run = Run(AUTO, unjudged, "a")
+    assert len(run.jobs) == 1
+    assert run.records["a"].status == Status.CANNOT_JUDGE
+
+
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
     record = Run(5, only="a", most=2).records["a"]
     assert known(record.samples).rounds_by_process == (11, 12)

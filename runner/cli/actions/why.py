@@ -94,9 +94,8 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
                 kept = best.setting if best else "the plain candidate: no setting wins with parity."
                 say(console, f"Keep: {kept}")
             whys.append(why)
-    finally:  # Ctrl-C loses no explanation
-        if whys:
-            _write(folder, whys, console)
+    finally:  # Ctrl-C loses no explanation; a program finds why.json where no model has times
+        _write(folder, whys, console)
     return OK if len(whys) == len(jobs) else FAILURES
 
 
