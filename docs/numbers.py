@@ -26,6 +26,7 @@ from docs.records import (
     FLOAT32,
     FURTHER,
     JUDGED,
+    PROCESSES,
     ROOT,
     SMALL,
     VERDICTS,
@@ -35,17 +36,19 @@ from docs.records import (
     judged_again,
     made_on,
     pooled,
+    processes_of,
     records_below,
     with_further_processes,
 )
 from harness.loading.python_file import load_file
-from harness.schema import Record
+from harness.schema import Protocol, Record
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.calibration import calibrated
+from runner.analysis.verdicts.decision import difference, verdict
 from runner.analysis.verdicts.family import assumed_today
 from runner.runs.why.words import overview, overview_text
 
@@ -378,6 +381,27 @@ def controls() -> tuple[str, str]:
     return in_readme, in_statistics
 
 
+def two_runs() -> str:
+    """What STATISTICS says of the processes of a model, two at a time as if they were runs."""
+    counts, beyond = Counter[str](), Counter[str]()
+    for mode, processes in processes_of(PROCESSES):
+        for change in itertools.starmap(difference, itertools.combinations(processes, 2)):
+            assert change is not None
+            assert change.interval is not None
+            low, high = change.interval
+            counts[mode] += 1
+            beyond[mode] += not low <= 0 <= high
+            assert verdict(change, change.p_value, Limits.of(Protocol())) not in (
+                Verdict.FASTER,
+                Verdict.SLOWER,
+            )
+    (count,) = {*counts.values()}
+    inference, training = (f"{100 * beyond[mode] / count:.1f} %" for mode in MODES)
+    return (
+        f"{inference} of {count} intervals leave out 1 in inference, {training} in training; none is called."
+    )
+
+
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
     older = [*records_below(SMALL)]
@@ -413,7 +437,7 @@ def lines() -> dict[str, list[str]]:
             f"({len({r.job.key for r in on_epyc})} in training: EPYC)",
             in_readme,
         ],
-        "docs/STATISTICS.md": [in_statistics],
+        "docs/STATISTICS.md": [in_statistics, two_runs()],
         "docs/RESULTS.md": [
             *whole_rows(whole, WHOLE_NAME),
             *whole_rows(bfloat16, BFLOAT16_NAME),
