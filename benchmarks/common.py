@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.loading.suite_files import load_suite
-from harness.schema import Case, Mode, Setting
+from harness.schema import DTYPES, Case, Mode, Setting
 
 Outcome = TypeVar("Outcome", bound=Any)
 """A dataclass with ``model``, ``mode`` and ``dtype``."""
@@ -24,11 +24,23 @@ def new_parser(about: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def words_of(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """The type of a flag: words separated by commas, each of them known. An empty text is no word."""
+
+    def parse(text: str) -> list[str]:
+        words = [word for word in text.split(",") if word]
+        if unknown := [word for word in words if word not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(known)}")
+        return words
+
+    return parse
+
+
 def models_parser(about: str | None, dtypes: str) -> argparse.ArgumentParser:
     parser = new_parser(about)
     parser.add_argument("--only", help="these models, separated by commas")
-    parser.add_argument("--dtypes", default=dtypes)
-    parser.add_argument("--modes", default="training,inference")
+    parser.add_argument("--dtypes", default=dtypes, type=words_of(DTYPES))
+    parser.add_argument("--modes", default="training,inference", type=words_of([mode.value for mode in Mode]))
     parser.add_argument("--scale", default="tiny", choices=("tiny", "small"))
     parser.add_argument("--minutes", type=float, help="begin no model after this time")
     parser.add_argument("--keep", type=Path, help="write each outcome to this file; continue where it ends")
@@ -45,9 +57,7 @@ def outcomes_of(
 
     The order is random, and always the same: a part of it is a fair sample. A model that fails costs itself.
     """
-    kept = options.keep is not None and options.keep.exists()
-    lines = options.keep.read_text(encoding="utf-8").splitlines() if kept else []
-    outcomes = [kind(**json.loads(line)) for line in lines]
+    outcomes = [kind(**line) for line in _kept(options.keep)] if options.keep is not None else []
     done = {(outcome.model, outcome.mode, outcome.dtype) for outcome in outcomes}
     start = time.monotonic()
     for suite, case, dtype in _cells(options, suites):
@@ -69,6 +79,15 @@ def outcomes_of(
     return outcomes
 
 
+def _kept(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of the file. A line that a kill has cut is taken off."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole, end, torn = text.rpartition("\n")
+    if torn:
+        path.write_text(whole + end, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 def _cells(
     options: argparse.Namespace, suites: Mapping[str, Collection[str] | None]
 ) -> list[tuple[str, Case, str]]:
@@ -76,10 +95,12 @@ def _cells(
     cells = [
         (suite, case, dtype)
         for suite, models in suites.items()
-        for mode in options.modes.split(",")
+        for mode in options.modes
         for case in load_suite(suite).cases(Setting(mode=Mode(mode), device_type="cpu", scale=options.scale))
-        for dtype in options.dtypes.split(",")
+        for dtype in options.dtypes
         if (only or models) is None or case.name in (only or models or ())
     ]
+    if not cells:
+        raise SystemExit(f"error: --only={options.only}: no such model in {', '.join(suites)}")
     random.Random(0).shuffle(cells)
     return cells

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_map_only
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import models_parser, outcomes_of  # noqa: E402 - nothing is installed
+from benchmarks.common import models_parser, outcomes_of, words_of  # noqa: E402 - nothing is installed
 from benchmarks.narrow import narrow_instructions  # noqa: E402
 from harness.parity.calls import first_calls  # noqa: E402
 from harness.parity.check import Check  # noqa: E402
@@ -37,6 +37,7 @@ from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
 IMAGE_DIMENSIONS = 4
+SUITES = ("tiny_gpt", "huggingface", "timm_models")
 
 
 @contextmanager
@@ -176,15 +177,12 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = models_parser(__doc__, "float32")
-    parser.add_argument("--suites", default="tiny_gpt,huggingface,timm_models")
-    parser.add_argument("--controls", help="these controls, separated by commas")
+    parser.add_argument("--suites", default=",".join(SUITES), type=words_of(SUITES))
+    parser.add_argument("--controls", default=",".join(CONTROLS), type=words_of(CONTROLS))
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    suites = dict.fromkeys(options.suites.split(","))
-    controls = options.controls.split(",") if options.controls else list(CONTROLS)
-    if unknown := set(controls) - CONTROLS.keys():
-        parser.error(f"--controls={','.join(sorted(unknown))}: the controls are {', '.join(CONTROLS)}")
-    print(table(outcomes_of(options, suites, Outcome, partial(outcomes, controls))))
+    suites = dict.fromkeys(options.suites)
+    print(table(outcomes_of(options, suites, Outcome, partial(outcomes, options.controls))))
 
 
 if __name__ == "__main__":

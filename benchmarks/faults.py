@@ -31,15 +31,16 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import models_parser, outcomes_of  # noqa: E402
+from benchmarks.common import models_parser, outcomes_of, words_of  # noqa: E402
 from benchmarks.planted_faults import AROUND, KINDS, LATE_CALLS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
+from harness.backends import backend_names  # noqa: E402
 from harness.failures import JobFailed  # noqa: E402
 from harness.parity.calls import FirstCalls, first_calls  # noqa: E402
 from harness.parity.checks import Checks  # noqa: E402
 from harness.parity.field import judge_one, tolerance_of  # noqa: E402
 from harness.parity.watch import LOOKS, Watch  # noqa: E402
 from harness.program import Compiled  # noqa: E402
-from harness.schema import Case, Job, Mode, Parity, Protocol, Status  # noqa: E402
+from harness.schema import DTYPES, Case, Job, Mode, Parity, Protocol, Status  # noqa: E402
 from harness.tensors import Tensors  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
@@ -53,7 +54,6 @@ MODELS = {
     "timm_models": ("lcnet_050", "starnet_s1", "mobilenetv4_conv_small", "regnety_002"),
     "ops": ("matmul_xs", "attention_spelled_out"),
 }
-DTYPES = ("float32", "bfloat16", "amp")
 SIZES = (0.0001, 0.001, 0.005, 0.02, 0.1)
 
 
@@ -223,7 +223,7 @@ def tables(outcomes: Sequence[Outcome]) -> str:
     plain = [outcome for outcome in outcomes if not outcome.kind]
     unusable = {outcome.cell for outcome in plain if outcome.status != Status.PASS.value}
     planted = [outcome for outcome in outcomes if outcome.kind in KINDS and outcome.cell not in unusable]
-    dtypes = [dtype for dtype in DTYPES if any(outcome.dtype == dtype for outcome in planted)]
+    dtypes = sorted({outcome.dtype for outcome in planted}, key=DTYPES.index)
     rows = []
     for kind in KINDS:
         for size in sorted({outcome.size for outcome in planted if outcome.kind == kind}):
@@ -254,11 +254,14 @@ def _shares(outcomes: Sequence[Outcome], dtypes: Sequence[str]) -> Iterator[str]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = models_parser(__doc__, ",".join(DTYPES))
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser = models_parser(__doc__, "float32,bfloat16,amp")
+    parser.add_argument("--kinds", default=",".join(KINDS), type=words_of(KINDS))
+    parser.add_argument("--sizes", nargs="+", default=SIZES, type=float, help="shares, separated by spaces")
     parser.add_argument(
-        "--untouched", default="aot_eager,inductor", help="real compilers; none: an empty word"
+        "--untouched",
+        default="aot_eager,inductor",
+        type=words_of(backend_names()),
+        help="real compilers; none: an empty word",
     )
     parser.add_argument(
         "--seconds",
@@ -269,13 +272,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=Protocol().seed, help="of weights and inputs")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    sizes = [float(size) for size in options.sizes.split(",")]
-    kinds, compilers = (
-        [word for word in words.split(",") if word] for words in (options.kinds, options.untouched)
-    )
 
     def measure(_: str, case: Case, dtype: str) -> Iterator[Outcome]:
-        return cell(case, dtype, sizes, kinds, compilers, options.seconds, options.seed)
+        return cell(
+            case, dtype, options.sizes, options.kinds, options.untouched, options.seconds, options.seed
+        )
 
     print(tables(outcomes_of(options, MODELS, Outcome, measure)))
 

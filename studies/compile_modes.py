@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,10 +84,10 @@ def flags_of(part: str, options: CompileModesOptions, more: Sequence[str]) -> li
     }
     theirs = understood(more)[0]
     swept = {SWEPT.get(axis.partition("=")[0]) for axis in theirs.get("sweep", ())}
-    ours = [f"{flag}={value}" for flag, value in values.items() if flag not in swept]
+    ours = [*PARTS[part], *(f"{flag}={value}" for flag, value in values.items() if flag not in swept)]
+    if part == "images" and not options.quick:
+        ours.append("--only=resnet152")
     return [
-        *PARTS[part],
-        *(["--only=resnet152"] if part == "images" and not options.quick else []),
         *EACH,
         *(["--freezing"] if cpu else []),  # max-autotune measures kernels only for constant weights there
         *(flag for flag in ours if not theirs.keys() & understood([flag])[0].keys()),
@@ -103,14 +104,21 @@ def run(options: CompileModesOptions, more: Sequence[str]) -> int:
             raise UsageError("compile-modes measures; give flags of other actions to runner.py")
         parsed(measure, typed)
     folder = new_folder(options.output_dir, "study-compile-modes")
-    codes = [
-        subprocess.run(
-            [sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={folder / part}"], check=False
-        ).returncode
-        for part, words in commands.items()
-    ]
-    bad = [code for code in codes if code not in (OK, FAILURES)]
-    return bad[0] if bad else report(folder, [folder / part for part in commands])
+    for part, words in commands.items():
+        code = _measured([sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={folder / part}"])
+        if code not in (OK, FAILURES):
+            return code
+    return report(folder, [folder / part for part in commands])
+
+
+def _measured(command: Sequence[str]) -> int:
+    """The exit code. After Ctrl-C, ``subprocess.run`` would kill the run before it has kept its rounds."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                process.send_signal(signal.SIGINT)
 
 
 def parts_of(folder: Path) -> list[Path]:

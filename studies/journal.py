@@ -60,6 +60,10 @@ class Journal:
         self._file.close()
 
 
+PASS, CUT_SHORT = "PASS", "CUT_SHORT"
+"""Statuses of a training. One that was killed is compared up to its last evaluation."""
+
+
 def begin(
     journal: Journal, study: str, options: StudyOptions, command: Sequence[str], **facts: Any
 ) -> torch.device:

@@ -51,7 +51,6 @@ class Entry:
 
     model_class: str
     published_batch: int
-    batch_source: str = ""
     source: str = ""
     sequence: int | None = None
     parameters: int | None = None
@@ -92,7 +91,7 @@ def entries() -> Mapping[str, Entry]:
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:
-    fields = {"model_class": table.get("class", name), **table, "tags": tuple(table.get("tags", ()))}
+    fields = {"model_class": table.get("class", name), **table, "tags": tuple(table.get("tags", ["field"]))}
     fields.pop("class", None)
     for scale in ("small", "tiny"):
         for key in {*table.get(scale, ())} - {*CUT}:

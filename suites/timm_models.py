@@ -43,7 +43,6 @@ class Entry:
     published_batch: int
     parameters: int
     resolution: int
-    source: str
     architecture: str = ""
     architecture_reason: str = ""
     gone: str = ""
@@ -116,7 +115,7 @@ def case_for(name: str, setting: Setting) -> Case:
     entry = entries().get(name)
     if entry is not None:
         return _curated(name, entry, setting)
-    unnamed = Entry(published_batch=REQUESTED_BATCH, parameters=0, resolution=0, source="")
+    unnamed = Entry(published_batch=REQUESTED_BATCH, parameters=0, resolution=0)
     return replace(_curated(name, unnamed, setting), published_batch_size=None)
 
 

@@ -54,7 +54,7 @@ class Entry:
     published_batch: int
     cpu_batch: Mapping[str, int]
     cpu_batch_reason: str
-    source: str
+    source: str = "the study"
     tags: tuple[str, ...] = ()
     cpu_tags: tuple[str, ...] = ()
 

@@ -63,7 +63,7 @@ def _case(file: Path, mode: str, setting: Setting) -> Case:
     name, source = file.parent.name, file.read_text(encoding="utf-8", errors="replace")
     published = published_batch(name, mode, source)
     tables = ("skip", f"skip_{mode}", f"skip_{setting.device_type}")
-    reasons = (facts().get(table, {}).get(name) for table in tables)
+    rows = (row for table in tables for row in facts().get(table, {}).items())
     return Case(
         suite="torchbench",
         name=name,
@@ -72,7 +72,7 @@ def _case(file: Path, mode: str, setting: Setting) -> Case:
         published_batch_size=published,
         scale=setting.scale,
         tags=(PUBLISHED_MODEL,),
-        skip=next(filter(None, reasons), ""),
+        skip=next((reason for reason, names in rows if name in names), ""),
     )
 
 

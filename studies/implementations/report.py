@@ -15,7 +15,7 @@ from studies.expectations import expectation_table, published, table
 from studies.implementations.addition import LEFT_DIGITS
 from studies.implementations.claims import claims
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
-from studies.journal import Line
+from studies.journal import CUT_SHORT, PASS, Line
 
 Text = Callable[[Any], str]
 TEXT_NOTE = (
@@ -44,7 +44,9 @@ def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
     }
     for task in dict.fromkeys(f.task for f in fits):
         files |= fitting_curves(task, [f for f in fits if f.task == task and f.points])
-    return files, [f"{f.name}: {f.message}" for f in fits if f.status != "PASS"]
+    cut = [name for name in lines[0].get("variants", ()) if name not in {f.name for f in fits}]
+    failures = [f"{f.name}: {f.message}" for f in fits if f.status != PASS]
+    return files, [*failures, *(f"{name}: {CUT_SHORT}" for name in cut)]
 
 
 def numbers(f: Fitted) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def _report(study: Line, fits: Sequence[Fitted]) -> list[str]:
         "addition": f"{options['budget_s']:g} s on addition",
         "shakespeare": f"{options['text_budget_s']:g} s on text (the third MLP twice that)",
     }
-    tasks = options.get("tasks", budgets)
+    tasks = [task for task in options.get("tasks", budgets) if task == "addition" or not study["refused"]]
     lines = [
         "# Study B: four implementations of a small language model, two tasks",
         "",

@@ -94,7 +94,15 @@ def run(options: ImplementationsOptions, command: Sequence[str]) -> Path:
     journal = Journal(options.output_dir, "implementations")
     with closing(journal):
         facts = {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
-        device = begin(journal, "implementations", options, command, refused=refused, **facts)
+        device = begin(
+            journal,
+            "implementations",
+            options,
+            command,
+            refused=refused,
+            variants=[plan.name for plan in todo],
+            **facts,
+        )
         _train(options, todo, corpus, journal, device)
     return journal.path
 

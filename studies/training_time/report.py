@@ -16,7 +16,7 @@ from studies.expectations import (
     published,
     table,
 )
-from studies.journal import Line
+from studies.journal import PASS, Line
 from studies.training_time.published import (
     HEADS,
     LABELS,
@@ -27,7 +27,7 @@ from studies.training_time.published import (
     ratio,
     row_of,
 )
-from studies.training_time.results import EAGER, PASS, REFERENCE, Results, VariantTimes, paired, results
+from studies.training_time.results import EAGER, REFERENCE, Results, VariantTimes, paired, results
 
 Cell = Callable[[VariantTimes], str]
 WALL_NOISE = 1.05

@@ -10,12 +10,11 @@ import pandas as pd
 
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import paired_speedup
-from studies.journal import Line, of_kind
+from studies.journal import CUT_SHORT, PASS, Line, of_kind
 from studies.training_time.chunks import FIRST_STEPS
 
 EAGER = "eager"
 REFERENCE = f"float32 {EAGER}"
-PASS, CUT_SHORT = "PASS", "CUT_SHORT"  # a killed training is compared up to its last evaluation
 ASTRAY = "DOES NOT FOLLOW"
 TRAINING = ["variant", "seed"]
 
@@ -44,9 +43,7 @@ def trainings(lines: Sequence[Line], chunks: pd.DataFrame) -> pd.DataFrame:
     ``compile_s``: time of the preparation, and of the first steps beyond that of as many later steps.
     """
     variants = [str(name) for name in lines[0]["variants"]]
-    index = pd.MultiIndex.from_product(
-        [variants, sorted({int(x["seed"]) for x in lines[1:]})], names=TRAINING
-    )
+    index = pd.MultiIndex.from_product([variants, range(lines[0]["sizes"]["seeds"])], names=TRAINING)
     outcomes = pd.DataFrame(of_kind(lines, "outcome"), columns=[*TRAINING, "status", "message"])
     prepared = pd.DataFrame(of_kind(lines, "prepared"), columns=[*TRAINING, "prepare_s"])
     prepare_s = prepared.groupby(TRAINING)["prepare_s"].sum().reindex(index, fill_value=0.0)
@@ -55,9 +52,8 @@ def trainings(lines: Sequence[Line], chunks: pd.DataFrame) -> pd.DataFrame:
     early = chunks[~chunks["steady"]].groupby(TRAINING)[["seconds", "steps"]].sum()
     extra_s = (early["seconds"] - early["steps"] * step_s).clip(lower=0).reindex(index).fillna(0.0)
     table = outcomes.drop_duplicates(TRAINING).set_index(TRAINING).reindex(index)
-    return table.assign(
-        status=table["status"].fillna(CUT_SHORT), compile_s=prepare_s + extra_s, run_s=total_s - extra_s
-    )
+    table = table.fillna({"status": CUT_SHORT, "message": ""})
+    return table.assign(compile_s=prepare_s + extra_s, run_s=total_s - extra_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
