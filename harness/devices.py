@@ -66,6 +66,7 @@ class Device:
     accelerated: ClassVar[bool] = False  # runs asynchronously to the CPU and has its own memory
     tried: ClassVar[bool] = True
     has_tf32: ClassVar[bool] = False
+    has_fp64: ClassVar[bool] = True
     has_graphs: ClassVar[bool] = False  # CUDA graphs
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
 
@@ -327,9 +328,10 @@ class Cuda(_Streams):
         begin.record()
         for _ in range(steps):
             step()
+        waited = begin.query()  # the sleep has ended: the step waits for the device, or its queue is full
         end.record()
         self.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
+        return None if waited else float(begin.elapsed_time(end)) / 1e3
 
     def pool_bytes(self) -> int | None:
         device = self.torch_device()
@@ -354,7 +356,7 @@ class Mps(Device):
     __slots__ = ()
     type, label = "mps", "MPS"
     accelerated = True
-    tried = False
+    tried = has_fp64 = False
 
     def count(self) -> int:
         import torch

@@ -56,13 +56,16 @@ def first_line(error: BaseException) -> str:
 
 
 def with_causes(error: BaseException, *, contexts: bool = False) -> list[BaseException]:
-    """The exception and its chain of causes, and of ``contexts``, which may be a circle."""
+    """The exception and its chain of causes, and of ``contexts``, which may be a circle.
+
+    Dynamo's error for a backend that failed has the cause as ``inner_exception``.
+    """
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and all(link is not other for other in chain):
         chain.append(link)
         context = link.__context__ if contexts and not link.__suppress_context__ else None
-        link = link.__cause__ or context
+        link = link.__cause__ or getattr(link, "inner_exception", None) or context
     return chain
 
 

@@ -85,9 +85,14 @@ def settle(device: torch.device, *, tf32: bool = False) -> bool:
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Sets whether products and convolutions of float32 tensors may use TF32."""
+    """Sets whether products and convolutions of float32 tensors may use TF32.
+
+    ``RuntimeError`` where torch ignores it, as on AMD cards without the variable.
+    """
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
+    if allowed and _switches()[0] is False:
+        raise RuntimeError("torch ignores TF32 here: set HIPBLASLT_ALLOW_TF32=1 (AMD), or leave tf32 out")
 
 
 def facts() -> dict[str, Scalar]:
@@ -131,8 +136,8 @@ def _switches() -> tuple[bool | None, bool | None]:
 @contextlib.contextmanager
 def _tf32_products() -> Iterator[None]:
     before = _switches()
-    allow_tf32(True)
     try:
+        allow_tf32(True)
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = map(bool, before)

@@ -128,7 +128,7 @@ class Protocol:
         None,
         *("-n", "--repeat=N"),
         kind=COUNT,
-        help="exactly N rounds (default: 10 to 100, until the interval is narrow enough)",
+        help="N rounds in each process (default: 10 to 100, until the interval is narrow enough)",
     )
     min_rounds: int = setting(10, _part(part="min_rounds", kind=COUNT))  # the fewest rounds
     max_rounds: int = setting(100, _part(part="max_rounds", kind=COUNT))  # the most rounds

@@ -163,7 +163,7 @@ def no_such(text: str, noun: str, known: Iterable[str]) -> str:
     elif len(names) <= 12:
         advice = f"choose from {', '.join(names)}"
     else:
-        advice = "see --list for the names"
+        advice = f"there are {', '.join(names[:5])} and {len(names) - 5} others"
     return f"there is no {noun} called {text!r}; {advice}"
 
 

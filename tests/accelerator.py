@@ -167,6 +167,9 @@ class Event:
     def record(self) -> None:
         self.at = max(self.machine.now, self.machine.free_at)
 
+    def query(self) -> bool:
+        return self.machine.now >= self.at
+
     def elapsed_time(self, later: Event) -> float:
         assert self.machine.now >= later.at, "nobody has waited for it"
         return (later.at - self.at) * 1e3

@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from torchduet.asked import Compile, Given
 
 MODES = (Mode.TRAINING.value, Mode.INFERENCE.value)
-NOT_ISOLATED = "not isolated: measured in the calling process, where other work may disturb the times"
+NOT_ISOLATED = (
+    "not isolated: measured in the calling process, where other work may disturb the times; a model by name, "
+    "'package.module:function', has a process of its own, and may have several"
+)
 
 
 def compare(
@@ -100,7 +103,7 @@ def compare(
     if isinstance(model, str) and not is_own_model(model):
         raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
     if dropout not in DROPOUT:
-        raise unknown("dropout", dropout, "treatment", DROPOUT)
+        raise unknown("dropout", str(dropout), "treatment", DROPOUT)
     if named:
         refuse_given(inputs=inputs, loss=loss, target=target)
     if mode not in (None, *MODES):

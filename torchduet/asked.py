@@ -71,7 +71,10 @@ def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
             if name in (field.name for field in fields(kind)):
                 write = f"{argument}={kind.__name__}({name}={value!r})"
                 raise UsageError(f"{name}: compare() has no such argument; write {write}")
-        raise unknown("compare()", name, "argument", known)
+        raise unknown("compare()", name, "argument", {*known} - {"others"})
+
+
+SUCH_AS = {"optimizer": "torch.optim.AdamW", "scheduler": "torch.optim.lr_scheduler.LinearLR"}
 
 
 def with_update(
@@ -79,13 +82,14 @@ def with_update(
 ) -> tuple[Protocol, Workload | None]:
     """Both with the optimizer and the scheduler that are given: each a name, a function or None."""
     for name, value in given.items():
-        source: Any = value or getattr(protocol, name)
+        source: Any = getattr(protocol, name) if value is None else value
         if callable(value):
             label = safe_label(getattr(value, "__name__", type(value).__name__))
             source = f"{HERE}:{label}" if workload is not None else _source_of(value, name)
             workload = workload and replace(workload, **{name: value})
         elif not isinstance(source, str):
-            raise UsageError(f"{name}: {value!r} is neither a name nor a function, such as torch.optim.AdamW")
+            must = f"it must be a name or a function, such as {SUCH_AS[name]}"
+            raise UsageError(f"{name}: {must}, not of type {type(source).__name__}")
         protocol = replace(protocol, **{name: source})
     return protocol, workload
 

@@ -47,7 +47,7 @@ PEAKS = (
     Peak(r"\bL4\b", 30.3, 60, 121, 121, "NVIDIA L4 Tensor Core GPU data sheet"),
     Peak(r"\bA10\b", 31.2, 62.5, 125, 125, "NVIDIA A10 Tensor Core GPU data sheet"),
     Peak(r"V100-PCIE", 14, None, None, 112, "NVIDIA V100 Tensor Core GPU data sheet, PCIe"),
-    Peak(r"V100", 15.7, None, None, 125, "NVIDIA V100 Tensor Core GPU data sheet, SXM2"),
+    Peak(r"V100(?!S)", 15.7, None, None, 125, "NVIDIA V100 Tensor Core GPU data sheet, SXM2"),
     Peak(r"\bT4\b", 8.1, None, None, 65, "NVIDIA T4 data sheet"),
     # GeForce cards: the rates with float32 accumulation, which torch uses
     Peak(r"RTX 4090(?! (D|Laptop))", 82.6, 82.6, 165.2, 165.2, "NVIDIA Ada GPU architecture white paper"),

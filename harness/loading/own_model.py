@@ -6,7 +6,7 @@ loss is ``loss(output, target)`` (target None if the tuple has no target) or ``l
 training uses the ``loss`` of the output if it has one, else the mean of the output.
 
 If the function has a parameter ``batch_size``, it gets the value of ``--batch-size``. ``--sweep`` sets
-parameters ``batch_size`` and ``sequence``.
+parameters ``batch_size`` and ``sequence``. To generate, it needs ``prompt_tokens`` and ``new_tokens``.
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import dis
+import functools
 import importlib
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,15 +37,28 @@ def build(spec: str, case: Case) -> Workload:
     sizes = {"batch_size": case.batch_size, "sequence": case.sequence}
     given = {name: size for name, size in sizes.items() if size is not None}
     for name in given:
-        if name not in inspect.signature(make).parameters:
-            flag = "--sweep" if case.point else "--shapes" if name == "sequence" else "--batch-size"
+        if name not in _parameters(make):
+            swept = name.removesuffix("_size") in case.at
+            flag = "--sweep" if swept else "--shapes" if name == "sequence" else "--batch-size"
             raise TypeError(f"{flag}: {spec} has no parameter called {name}")
+    tokens = {"prompt_tokens": case.prompt_tokens, "new_tokens": case.new_tokens}
+    given |= {
+        name: count for name, count in tokens.items() if count is not None and name in _parameters(make)
+    }
     try:
         with contextlib.suppress(ValueError):  # a function of C may tell no signature
             inspect.signature(make).bind(**given)
     except TypeError as error:
         raise TypeError(f"--model: {spec}: {error}; every argument but batch_size needs a default") from None
-    return _as_workload(spec, make(**given))
+    workload = _as_workload(spec, make(**given))
+    for name in tokens if workload.drive is not None else ():
+        if name not in given:  # reports name this number
+            raise TypeError(f"--generate: {spec} has no parameter called {name}")
+    return workload
+
+
+def _parameters(make: Callable[..., Any]) -> Collection[str]:
+    return inspect.signature(make).parameters
 
 
 def _find(name: str, function: str) -> Callable[..., Any]:
@@ -115,8 +130,8 @@ class Function(torch.nn.Module):
 
     ``parts``: the modules that the function finds in its closure or by a global name, or whose method it is.
     A copy of this module calls the function with the copied parts. It is in training mode if a part is, or if
-    an input requires a gradient. ``TypeError`` with a sentence if the function finds a tensor that requires a
-    gradient outside of its inputs: variants would share it.
+    an input requires a gradient. ``TypeError`` with a sentence for what variants would share: a tensor that
+    requires a gradient and is no input, or a module that the function reaches through something else.
     """
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
@@ -131,6 +146,11 @@ class Function(torch.nn.Module):
                 raise TypeError(
                     f"model: its tensor {name} requires a gradient: give it to the function as an input"
                 )
+            elif not inspect.ismethod(self.function) and _holds(value):  # a copied method has a copied object
+                raise _shared(name)
+        for name, value in _defaults(self.function).items():
+            if _holds(value):
+                raise _shared(name)
         given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
         self.training = given or any(part.training for part in self.parts)
         self.parts.training = self.training
@@ -150,8 +170,57 @@ def _surroundings(function: Any) -> dict[str, Any]:
         return {"self": function.__self__}
     if not inspect.isfunction(function):
         return {}
-    variables = inspect.getclosurevars(function)
-    return {**variables.globals, **variables.nonlocals}
+    code, names = function.__code__, function.__globals__
+    values = {name: names[name] for name in sorted(_globals_of(code) & names.keys())}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # the variable has no value yet
+            values[name] = cell.cell_contents
+    return values
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    """The defaults of a function's arguments; the function of a ``partial``, whose arguments are copied."""
+    if isinstance(function, functools.partial):
+        return {"partial": function.func} if inspect.isfunction(function.func) else {}
+    if not inspect.isfunction(function):
+        return {}
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def _holds(value: Any, depth: int = 3) -> bool:
+    """Whether this is or holds a module, or a tensor that requires a gradient, within so many steps."""
+    if isinstance(value, torch.nn.Module):
+        return True
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad
+    return depth > 0 and any(_holds(part, depth - 1) for part in _inside(value))
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    if isinstance(value, dict):
+        return value.values()
+    if inspect.isfunction(value) or inspect.ismethod(value):
+        return (*_surroundings(value).values(), *_defaults(value).values())
+    if isinstance(value, (type, types.ModuleType)):
+        return ()
+    return getattr(value, "__dict__", {}).values()
+
+
+def _shared(name: str) -> TypeError:
+    return TypeError(
+        f"model: its {name} holds a module or a tensor that requires a gradient; variants would share it: "
+        "use the module in the function by a name of its own, or give the tensor as an input"
+    )
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    """The names that this code, and the code inside of it, looks up in its module."""
+    inner = (_globals_of(part) for part in code.co_consts if isinstance(part, types.CodeType))
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*inner)
 
 
 def _with_parts(function: Any, parts: Mapping[str, torch.nn.Module]) -> Callable[..., Any]:

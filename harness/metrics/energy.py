@@ -17,7 +17,8 @@ from harness.declared import SIDES, WORK, Metric
 from harness.devices import of
 from harness.hardware.nvml import gpu_of
 from harness.metrics import ByVariant, Ended
-from harness.timing.measure import STREAM
+from harness.timing.first_calls import timed
+from harness.timing.measure import LONGEST_STREAM_S, STREAM
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +47,10 @@ def measure(ended: Ended) -> ByVariant:
         return {}
     energies: ByVariant = {}
     for name, variant in ended.variants.items():
-        lasting_s, stream = (5.0, STREAM) if of(ended.device).accelerated else (LASTING_S, 1)
+        lasting_s, stream = LASTING_S, 1
+        if of(ended.device).accelerated:
+            step_s = timed(variant.step, ended.synchronize)[0]
+            lasting_s, stream = 5.0, max(1, min(STREAM, int(LONGEST_STREAM_S / max(step_s, 1e-9))))
         step_j = per_step_j(variant.step, meter, ended.synchronize, lasting_s=lasting_s, stream=stream)
         energies[name] = {"energy_per_step_j": step_j}
         variant.release()

@@ -45,7 +45,7 @@ def spec(text: str) -> str:
     text = f"{axis}={values}"
     calls, pads, spread = calls_of(text, 0), pads_of(text), _spread(text)
     if len(calls) > MOST_CALLS:
-        raise ValueError(f"{len(calls)} calls are more than {MOST_CALLS}")
+        raise ValueError(f"these are more than {MOST_CALLS} calls")
     largest = max(calls) if spread is None else spread[1]  # another seed may draw it
     if pads and max(pads) < largest:
         raise ValueError(f"no size to pad to is as large as {largest}")

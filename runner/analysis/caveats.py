@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from harness.declared import finite
 from harness.devices import of, type_of
 from harness.loading.toml_file import read_toml
-from harness.schema import Job, Mode, Scalar, Status
+from harness.schema import Job, Mode, Record, Scalar, Status
 from runner.analysis.comparison import Comparison
 from runner.analysis.digits import share_text
 from runner.analysis.verdicts.between import LEAST_ACROSS
@@ -118,15 +118,17 @@ def _of_every_run(comparisons: Sequence[Comparison]) -> str | None:
     limits = (
         "shapes are fixed" if any(not _changes_shapes(job) and not job.extras.shapes for job in jobs) else "",
         *(STEP.format(UPDATES.get(optimizer, UPDATED).format(optimizer)) for optimizer in sorted(training)),
-        HEAP if any(c.n > 0 and _keeps_heap(c.record.job) for c in comparisons) else "",
+        HEAP if any(c.n > 0 and _keeps_heap(c.record) for c in comparisons) else "",
         *_assumptions(comparisons),
     )
     text = "; ".join(limit for limit in limits if limit)
     return f"Limits of every such run: {text}. docs/MEASURING.md has more." if text else None
 
 
-def _keeps_heap(job: Job) -> bool:
-    return job.extras.allocator == "default" and not of(job.device).accelerated
+def _keeps_heap(record: Record) -> bool:
+    """Whether malloc kept its heap, as in a worker. The caller of ``compare()`` has malloc as it is."""
+    asked, had = record.job.extras.allocator, record.environment.get("allocator", "default")
+    return asked == had == "default" and not of(record.job.device).accelerated
 
 
 def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:

@@ -224,7 +224,7 @@ def _waiting(comparison: Comparison) -> float:
 
 def _failed_compilation(comparison: Comparison) -> str:
     failed = next(filter(_fails, comparison.record.compilations))
-    return f"{failed.status.value} in a {failed.start} start, round {failed.round + 1}: {failed.failure}"
+    return f"{failed.status.value} in round {failed.round + 1} of the {failed.start} start: {failed.failure}"
 
 
 def _fails(compilation: Compilation) -> bool:

@@ -211,6 +211,12 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.ddp> takes the first devices of a kind; write <devices=cpu>, or a kind without a number": (
         lambda c: c.protocol.ddp > 0 and any(":" in device for device in c.devices)
     ),
+    "<protocol.ddp> is for CPUs and CUDA devices; leave it out, or write <devices=cpu>": (
+        lambda c: c.protocol.ddp > 0 and not all(devices.of(device).tried for device in c.devices)
+    ),
+    "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
+        lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)
+    ),
     "<protocol.ddp> measures a plain training step, compiled with a graph break; leave <modes=inference>, "
     "<modes=generate>, <environments>, <extras.compile_runs>, <extras.start_up>, <extras.shapes>, "
     "<extras.localize=True>, <options.dynamic_shapes=True>, <options.dynamic_batch=True>, "

@@ -116,7 +116,7 @@ MODEL = flag(
     group=Group.SELECTION,
     many=True,
     kind=Kind(_own_model),
-    help="a model of your own: the function returns (module, inputs) or (module, inputs, loss)",
+    help="a model of your own: the function returns (module, inputs[, loss[, target]])",
 )
 MODES = tuple(
     flag(f"--{mode.value}", group=Group.SELECTION, means=mode, help=text)

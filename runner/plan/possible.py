@@ -9,8 +9,9 @@ import os
 from collections.abc import Sequence
 
 from harness.devices import of
-from harness.schema import Job
+from harness.schema import Case, Job
 from harness.settings import is_own_model
+from harness.shapes.sizes import case_at, largest_of
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.compilers import with_availability
@@ -51,12 +52,18 @@ def check_devices(devices: Sequence[str]) -> None:
             raise UsageError(f"--devices: {device} is not there ({why}); use --devices=cpu")
 
 
+def _built(job: Job) -> Case:
+    """The case that a process builds: with ``--shapes``, at the largest size."""
+    sizes = job.extras.shapes
+    return case_at(job.case, sizes, largest_of(sizes, job.protocol.seed)) if sizes else job.case
+
+
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Raises ``UsageError`` for a model or function of the user's own, or a setting, that no worker can use.
 
     Starts an interpreter only if there is one.
     """
-    own = {(job.case.suite, job.case.mode): job.case for job in jobs if is_own_model(job.case.suite)}
+    own = {(job.case.suite, job.case.mode): _built(job) for job in jobs if is_own_model(job.case.suite)}
     settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
     names = ("optimizer", "scheduler")
     given = {f"--{name}": getattr(job.protocol, name) for job in jobs for name in names}

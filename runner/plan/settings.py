@@ -199,7 +199,9 @@ def check_values(value: Any, base: Any, names: Names) -> None:
             raise UsageError(f"{names.of(path, row.flags[0])}: {ours!r} is not a valid value") from None
         except ValueError as error:
             raise UsageError(f"{names.of(path, row.flags[0])}: {error}") from None
-        read_row(row, given, theirs, names, path)
+        read = read_row(row, given, theirs, names, path)
+        if isinstance(ours, str) and not isinstance(read, str):  # the text of a number
+            raise UsageError(f"{names.of(path, row.flags[0])}: {ours!r} is not a valid value")
 
 
 def _as_given(spelled: Spelled) -> Given:

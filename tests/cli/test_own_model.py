@@ -18,6 +18,11 @@ def named():
 def nothing():
     return None
 
+def generates():
+    from harness.workload import Workload
+    module = torch.nn.Linear(8, 4)
+    return Workload(module=module, args=(torch.randn(4, 8),), drive=lambda module, *args: module(*args))
+
 def raises():
     raise RuntimeError("there is no such file as weights.bin")
 
@@ -93,6 +98,9 @@ REFUSED = [
     ("my_models:named", ["--model-config=a=1"], "has no configuration that can be changed"),
     ("my_models:frozen", ["--training"], "--training: of my_models:frozen, nothing requires a gradient"),
     ("my_models:make", ["--generate"], "--generate: my_models:make does not say how it generates"),
+    ("my_models:generates", ["--generate"], "my_models:generates has no parameter called prompt_tokens"),
+    ("my_models:named", ["--shapes=batch=2,4"], "--batch-size: my_models:named has no parameter called"),
+    ("my_models:named", ["--shapes=sequence=2,4"], "--shapes: my_models:named has no parameter called"),
     ("broken.py:make", [], "broken.py, line 2: "),
     ("needs_more:make", [], "--model: needs_more cannot be imported: ModuleNotFoundError: No module named"),
     ("my_models:make", ["-dcuda:63"], "--devices: cuda:63 is not there"),

@@ -331,6 +331,16 @@ def test_a_result_that_failed_before_its_batch_was_known_is_a_new_failure(tmp_pa
     assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == [job.case.name]
 
 
+def test_a_result_that_has_no_memory_for_its_batch_is_a_new_failure(tmp_path: Path) -> None:
+    """The engine halves the batch down to 1 before it records the failure."""
+    job, other = make_job(batch_size=8), make_record(make_job("other"))
+    failed = make_record(job, status=Status.OOM)
+    failed = replace(failed, model=replace(known(failed.model), batch_size=1))
+    changes = compared(tmp_path, [make_record(job), other], [failed, other])
+    assert changes.mismatches == ()
+    assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == [job.case.name]
+
+
 def test_several_compilations_are_not_said_to_be_one(tmp_path: Path) -> None:
     def cold(seconds: float) -> Record:
         runs = tuple(

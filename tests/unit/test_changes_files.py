@@ -54,6 +54,13 @@ def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
             load("--compare", path)
 
 
+def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
+    run = write(tmp_path / "a", [make_record(make_job("one"))])
+    (run / "run.json").write_text("{")
+    with pytest.raises(UsageError, match=r"--compare: .*run\.json is damaged"):
+        load("--compare", run)
+
+
 def test_no_gate_passes_for_a_damaged_run(tmp_path: Path) -> None:
     records = [make_record(make_job("one"), speedup=1.5), make_record(make_job("two"), speedup=1.5)]
     whole, torn = write(tmp_path / "a", records), write(tmp_path / "b", records)

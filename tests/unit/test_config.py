@@ -86,6 +86,8 @@ BAD = [
     ("--training -x '['", "-x/--exclude"),
     ("--training --parity=loose", "--parity"),
     ("--training --accuracy --performance", "--accuracy and --performance"),
+    ("--training --devices=mps", "no fp64, in which parity is computed; add --performance"),
+    ("--training --devices=xpu --ddp=2", "--ddp is for CPUs and CUDA devices"),
     ("--training --list --resume x", "exclude each other"),
     ("--training --suites=", "--suites"),
     ("--training --dtypes=,", "--dtypes"),

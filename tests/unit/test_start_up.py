@@ -270,7 +270,7 @@ BROKEN = {"status": Status.FAIL_TO_RUN, "failure": "ValueError: no"}
         ({"metrics": MISSES}, NOT_WARM, f"3 of 3 {BEGUN}s found nothing in the cache file"),
         ({"first_calls_s": steps(9.0, 0.1)}, NOT_WARM, f"a {BEGUN} is 1.0000x [1.0000, 1.0000] as fast"),
         (WRONG_RESULT, WRONG_FORM, f"from a {BEGUN}: output: wrong"),
-        (BROKEN, FAILED, f"fail_to_run in a {BEGUN}, round 1: ValueError: no"),
+        (BROKEN, FAILED, f"fail_to_run in round 1 of the {BEGUN}: ValueError: no"),
     ],
 )
 def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(

@@ -243,6 +243,19 @@ def test_a_wait_that_is_left_out_is_noticed(machine: Accelerator, place: Place) 
     assert noticed, "without this wait every number is the same: extend a scenario, or leave the wait out"
 
 
+def test_a_step_that_waits_for_the_device_has_no_time_of_the_device(machine: Accelerator) -> None:
+    def step() -> None:
+        machine.submit(0.002)
+        machine.now += 0.001
+
+    def reading() -> None:
+        step()
+        machine.now = max(machine.now, machine.free_at)
+
+    assert of(CPU).busy_s(step, 5, 0.02) == about(5 * 0.002)
+    assert of(CPU).busy_s(reading, 5, 0.02) is None
+
+
 # -- clocks ----------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """``torchduet.compare``: the Python way in."""
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.loading.own_model_build import Function
 from harness.schema import CompilerOptions, Extras, Mode, Protocol, Status
 from runner.errors import UsageError
 from runner.store.record_file import read_records
@@ -178,7 +180,10 @@ MEASURED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"loss": lambda a: a, "target": torch.ones(1)}, "loss: a target is given, but this loss takes (a)"),
     ({"loss": 3}, "loss: it must be a function of (output, target), not of type int"),
     ({"dropout": "none"}, "dropout: there is no treatment called 'none'"),
-    ({"optimizer": 3}, "optimizer: 3 is neither a name nor a function, such as torch"),
+    (
+        {"optimizer": 3},
+        "optimizer: it must be a name or a function, such as torch.optim.AdamW",
+    ),
     ({"optimizer": "lion"}, "optimizer: there is no optimizer called 'lion'"),
     ({"extras": Extras(allocator="jemalloc")}, "extras.allocator: needs a worker process"),
     ({"extras": Extras(compile_runs=1)}, "extras.compile_runs: needs a worker process"),
@@ -196,6 +201,41 @@ FROZEN = (
 )
 
 
+NET = mlp()
+HELD = {"net": NET}
+
+
+class Holder:
+    NET = None  # an attribute with the name of a module of this file is not this module
+
+    def __init__(self) -> None:
+        self.net = NET
+
+
+HOLDER, BOUND, PARTIAL = Holder(), NET.forward, functools.partial(lambda x: NET(x))
+
+
+def helper(x: Any) -> Any:
+    return NET(x)
+
+
+SHARING = {
+    "helper": lambda x: helper(x),
+    "HELD": lambda x: HELD["net"](x),
+    "HOLDER": lambda x: HOLDER.net(x),
+    "BOUND": lambda x: BOUND(x),
+    "net": lambda x, net=NET: net(x),
+    "partial": PARTIAL,
+}
+"""What a function uses, of which its copies would use the same."""
+
+
+def test_a_function_has_copies_of_the_modules_of_inner_code_and_of_no_attribute() -> None:
+    assert Function(lambda x: [NET(part) for part in x], ()).names == ["NET"]
+    assert Function(lambda x: x * len(Holder.NET or ""), ()).names == []
+    assert Function(HOLDER.__init__, ()).names == []
+
+
 @pytest.mark.parametrize(
     ("model", "more", "says"),
     [
@@ -203,6 +243,7 @@ FROZEN = (
         (3, {}, "model: it must be a torch.nn.Module or a function, not of type int"),
         (nn.Linear, {}, "model: it must be a torch.nn.Module or a function, not the class Linear"),
         (lambda x: x * LEAF, {}, "model: its tensor LEAF requires a gradient: give it to the function"),
+        *((model, {}, f"model: its {name} holds a module or a") for name, model in SHARING.items()),
         (nn.Linear(8, 8).requires_grad_(False), {"mode": "training"}, FROZEN),
         *((NAME, {name: torch.sum}, f"{name}: {BY_NAME}") for name in ("inputs", "loss", "target")),
         (NAME, {"scheduler": lambda _: _}, "scheduler: <lambda> exists in this process only, but a worker"),

@@ -206,6 +206,15 @@ def test_libraries_without_memory_are_out_of_memory(words: str) -> None:
     assert is_out_of_memory(RuntimeError(words))
 
 
+def test_a_backend_without_memory_is_out_of_memory() -> None:
+    def backend(*_: object) -> None:
+        raise MemoryError
+
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(torch.nn.Linear(2, 2), backend=backend)(torch.randn(1, 2))
+    assert is_out_of_memory(caught.value)
+
+
 def test_cuda_adds_its_libraries_and_its_driver(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
     monkeypatch.setattr(devices, "nvidia_driver", lambda: "570.86.15")

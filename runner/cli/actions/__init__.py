@@ -79,7 +79,6 @@ def chosen(given: Given) -> Action:
         for flag in other.FLAGS:
             if other is not actions[0] and flag.key in given and flag not in getattr(actions[0], "ALSO", ()):
                 values = call.metavar if isinstance(call.metavar, tuple) else ()
-                raise UsageError(
-                    f"{flag.long} is for {' '.join((call.long, *values))}; leave it out, or add {call.long}"
-                )
+                add = f", or add {call.long}" if actions[0] is measure else ""
+                raise UsageError(f"{flag.long} is for {' '.join((call.long, *values))}; leave it out{add}")
     return actions[0]

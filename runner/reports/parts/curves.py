@@ -58,7 +58,7 @@ def crossing_text(curve: Curve) -> str:
         return "; ".join(_crossover_text(curve, crossover) for crossover in curve.crossovers)
     verdicts, n = [comparison.verdict for comparison in curve.points.values()], len(curve.points)
     faster, slower = verdicts.count(Verdict.FASTER), verdicts.count(Verdict.SLOWER)
-    if n and n in (faster, slower):
+    if n > 1 and n in (faster, slower):
         return f"{'faster' if faster else 'slower'} at all {n} points"
     return f"faster at {faster}, slower at {slower} of {n} points"
 
@@ -76,5 +76,5 @@ def _value(at: float) -> str:
 
 
 def _speedup(curve: Curve, place: int) -> str:
-    points = [*curve.points.values()]
-    return estimate_text(points[place].estimate if points else None)
+    comparison = curve.comparisons[place]  # without a point if it failed
+    return estimate_text(comparison.estimate if comparison in curve.points.values() else None)

@@ -21,9 +21,14 @@ from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.pairs import compile_tables
 from runner.reports.parts.sections import compiler_name, conditions_of
+from runner.reports.parts.table import status_word
 
 NEVER = "not in the stream"
 TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
+
+
+def _parity(form: StartForm) -> str:
+    return status_word(form.status) if form.stored_bytes is not None else MISSING
 
 
 def process_tables(summary: Summary) -> tuple[Table, ...]:
@@ -49,7 +54,7 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
         ),
         TextColumn("overtakes eager\nafter steps", overtaking_text, number=True),
         TextColumn("overtakes eager\nafter s", _overtaking_s, number=True),
-        TextColumn("parity", lambda form: form.status.value if form.stored_bytes is not None else MISSING),
+        TextColumn("parity", _parity),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
     droppable = (
@@ -123,7 +128,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("first 10\ns", lambda form: seconds_text(form.first_s), number=True),
         TextColumn("later calls\nms", lambda form: ms_text(form.settled_ms), number=True),
         TextColumn("overtakes eager\nafter calls", _overtakes, number=True),
-        TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else form.status.value),
+        TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else status_word(form.status)),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
     droppable = ("conditions", "n", "first 10\ns", "compiling\ns", "overtakes eager\nafter calls")

@@ -64,11 +64,14 @@ def processes_cell(comparison: Comparison) -> str:
     return f"{estimate.between_sd:.1%} ({estimate.processes})"
 
 
+def status_word(status: Status) -> str:
+    """A candidate whose parity was not checked did not pass a check."""
+    return NOT_CHECKED if status is Status.PASS_DUE_TO_SKIP else status.value
+
+
 def parity_word(record: Record) -> str:
-    """The status in a word; a candidate whose parity was not checked did not pass a check."""
-    if record.status is Status.PASS_DUE_TO_SKIP:
-        return NOT_CHECKED
-    return f"{record.status.value}{MARK if is_coarse(record) else ''}"
+    """The status in a word, with a mark where parity was coarse."""
+    return f"{status_word(record.status)}{MARK if is_coarse(record) else ''}"
 
 
 def coarse_note(comparisons: Iterable[Comparison]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,9 @@ from harness.schema import Job, Record, Status, of_environment
 from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
 from runner.errors import UsageError
-from runner.labels import counted, merged_facts, plain, suite_labels
+from runner.labels import counted, merged_facts, plain, reason, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
-from runner.store.run_folder import RECORDS, jobs_in, read_run, read_run_json
+from runner.store.run_folder import RECORDS, RUN, jobs_in, read_run, read_run_json
 
 WHAT = "give the folder of a run, or its records.jsonl"
 AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs
@@ -28,7 +27,7 @@ def load(flag: str, path: Path) -> Run:
         if AT in path.name and not file.exists():
             run = _of_environment(flag, path)
         elif file.is_file():
-            run = load_records(file)
+            run = load_records(flag, file)
         else:
             raise UsageError(f"{flag}: there is no run in {path}; {WHAT}")
     except OSError as error:
@@ -38,10 +37,10 @@ def load(flag: str, path: Path) -> Run:
     return run
 
 
-def load_records(path: Path) -> Run:
+def load_records(flag: str, path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
     stored, folder = read_run(path), path.parent
-    plan = _plan(folder) if path.name == RECORDS and stored.records else ()
+    plan = _plan(flag, folder) if path.name == RECORDS and stored.records else ()
     labels = suite_labels(job.case.suite for job in (*(record.job for record in stored.records), *plan))
     measured = {(record.job.key, record.candidate) for record in stored.records}
     missing = [  # a record needs a status; this one is not shown
@@ -103,8 +102,13 @@ def _alone(result: Result, ending: str, folder: str) -> Result:
     return replace(result, conditions=named, shares=(str(Path(folder).resolve()), job.key))
 
 
-def _plan(path: Path) -> tuple[Job, ...]:
-    """The jobs of the run; empty if they cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
+def _plan(flag: str, path: Path) -> tuple[Job, ...]:
+    """The jobs of the run; empty without a plan. ``UsageError`` for one that is damaged: results may lack."""
+    try:
         return jobs_in(read_run_json(path))
-    return ()
+    except FileNotFoundError:
+        return ()
+    except ValueError as error:
+        raise UsageError(
+            f"{flag}: {path / RUN} is damaged ({reason(error)}); move it away to compare the records alone"
+        ) from None

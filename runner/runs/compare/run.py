@@ -190,9 +190,9 @@ def match(
 
 
 def _batch_is_unknown(first: Result, second: Result) -> bool:
-    """Whether they differ in the batch alone, of which a result that failed early has the planned one."""
+    """Whether they differ in the batch alone, and one failed: before its batch ran, or at smaller ones."""
     planned = {side.record.job.case.batch_size for side in (first, second)}
-    unknown = first.record.model is None or second.record.model is None
+    unknown = not (first.passed and second.passed)
     names = [name for name, *_ in differences(first.conditions, second.conditions)]
     return unknown and len(planned) == 1 and names == ["batch size"]
 
