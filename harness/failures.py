@@ -65,7 +65,8 @@ def with_causes(error: BaseException, *, contexts: bool = False) -> list[BaseExc
     while link is not None and all(link is not other for other in chain):
         chain.append(link)
         context = link.__context__ if contexts and not link.__suppress_context__ else None
-        link = link.__cause__ or getattr(link, "inner_exception", None) or context
+        inner = getattr(link, "inner_exception", None)
+        link = link.__cause__ or (inner if isinstance(inner, BaseException) else context)
     return chain
 
 
