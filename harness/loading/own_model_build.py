@@ -11,6 +11,7 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,9 @@ def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) 
     )
 
 
+LOOKED_AT = 1000
+
+
 class Function(torch.nn.Module):
     """A function as a module, so that each variant has a copy of what it uses.
 
@@ -184,17 +188,23 @@ def _defaults(function: Any) -> dict[str, Any]:
         return {"partial": function.func} if inspect.isfunction(function.func) else {}
     if not inspect.isfunction(function):
         return {}
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    values, names = (
+        function.__defaults__ or (),
+        function.__code__.co_varnames[: function.__code__.co_argcount],
+    )
+    return {**dict(zip(reversed(names), reversed(values), strict=False)), **(function.__kwdefaults__ or {})}
 
 
 def _holds(value: Any, depth: int = 3) -> bool:
-    """Whether this is or holds a module, or a tensor that requires a gradient, within so many steps."""
+    """Whether this is or holds a module, or a tensor that requires a gradient, within so many steps.
+
+    Of what holds many values, the first ``LOOKED_AT`` count.
+    """
     if isinstance(value, torch.nn.Module):
         return True
     if isinstance(value, torch.Tensor):
         return value.requires_grad
-    return depth > 0 and any(_holds(part, depth - 1) for part in _inside(value))
+    return depth > 0 and any(_holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))
 
 
 def _inside(value: Any) -> Iterable[Any]:
