@@ -81,7 +81,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started: a library that would be asked says that it is not there. One parser is built."""
     monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
     monkeypatch.setattr("runner.plan.probe._ask", not_there)
-    monkeypatch.setattr("subprocess.Popen", no_worker)
+    monkeypatch.setattr("subprocess.Popen.__init__", no_worker)
     monkeypatch.setattr("runner.store.run_folder.RunFolder.create", no_worker)
 
 
@@ -100,14 +100,13 @@ def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
         assert len(sentence) < 1500, typed
 
 
-def briefly_and_at_length(few: int, some: int, many: int) -> pytest.MarkDecorator:
+def at_length(some: int, many: int) -> pytest.MarkDecorator:
     slow, long = pytest.param(some, marks=pytest.mark.slow), pytest.param(many, marks=pytest.mark.long)
-    return pytest.mark.parametrize("examples", [few, slow, long])
+    return pytest.mark.parametrize("examples", [slow, long])
 
 
-@briefly_and_at_length(100, 400, 10_000)
+@at_length(400, 10_000)
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.slow
 def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str], examples: int) -> None:
     @settings(STEADY, max_examples=examples)
     @given(words(), st.sampled_from(ENDINGS), st.booleans())
@@ -217,8 +216,7 @@ def without_slow_reports() -> Iterator[None]:
         yield
 
 
-@briefly_and_at_length(15, 60, 3000)
-@pytest.mark.slow
+@at_length(60, 3000)
 def test_whatever_records_have_become_they_are_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
@@ -231,8 +229,7 @@ def test_whatever_records_have_become_they_are_read(
         check()
 
 
-@briefly_and_at_length(1, 8, 300)
-@pytest.mark.slow
+@at_length(8, 300)
 def test_whatever_records_have_become_they_are_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
