@@ -158,8 +158,13 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
     assert within / repetitions < 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sd", [0.02, 0.03, 0.04, 0.05, 0.08])
+@pytest.mark.parametrize(
+    "sd",
+    [
+        *(pytest.param(sd, marks=pytest.mark.slow) for sd in (0.02, 0.05)),
+        *(pytest.param(sd, marks=pytest.mark.long) for sd in (0.03, 0.04, 0.08)),
+    ],
+)
 def test_stopping_when_precise_keeps_the_coverage_closely(sd: float) -> None:
     covered, rounds = stopped_coverage(sd, 3000)
     assert 0.93 <= covered <= 0.97
