@@ -25,13 +25,13 @@ def new_parser(about: str | None) -> argparse.ArgumentParser:
 
 
 def words_of(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """The type of a flag: words separated by commas, each of them known. An empty text is no word."""
+    """The type of a flag: words separated by commas, each of them known; "" may be known, and is left out."""
 
     def parse(text: str) -> list[str]:
-        words = [word for word in text.split(",") if word]
+        words = text.split(",")
         if unknown := [word for word in words if word not in known]:
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(known)}")
-        return words
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)!r} is none of {', '.join(known)}")
+        return [word for word in words if word]
 
     return parse
 
@@ -80,12 +80,14 @@ def outcomes_of(
 
 
 def _kept(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of the file. A line that a kill has cut is taken off."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    whole, end, torn = text.rpartition("\n")
+    """The whole lines of the file, without the cell that a kill has cut: it is measured again."""
+    whole, _, torn = (path.read_text(encoding="utf-8") if path.exists() else "").rpartition("\n")
+    lines = [json.loads(line) for line in whole.splitlines()]
     if torn:
-        path.write_text(whole + end, encoding="utf-8")
-    return [json.loads(line) for line in whole.splitlines()]
+        cells = [(line["model"], line["mode"], line["dtype"]) for line in lines]
+        lines = [line for line, cell in zip(lines, cells, strict=True) if cell != cells[-1]]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return lines
 
 
 def _cells(
@@ -100,7 +102,7 @@ def _cells(
         for dtype in options.dtypes
         if (only or models) is None or case.name in (only or models or ())
     ]
-    if not cells:
-        raise SystemExit(f"error: --only={options.only}: no such model in {', '.join(suites)}")
+    if missing := {*(only or ())} - {case.name for _, case, _ in cells}:
+        raise SystemExit(f"error: --only: no such model: {', '.join(sorted(missing))}")
     random.Random(0).shuffle(cells)
     return cells

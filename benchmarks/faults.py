@@ -253,14 +253,18 @@ def _shares(outcomes: Sequence[Outcome], dtypes: Sequence[str]) -> Iterator[str]
             yield f"{sum(flags)} / {len(flags)}" if flags else "-"
 
 
+def sizes_of(text: str) -> list[float]:
+    return [float(size) for size in text.split(",")]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = models_parser(__doc__, "float32,bfloat16,amp")
     parser.add_argument("--kinds", default=",".join(KINDS), type=words_of(KINDS))
-    parser.add_argument("--sizes", nargs="+", default=SIZES, type=float, help="shares, separated by spaces")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), type=sizes_of)
     parser.add_argument(
         "--untouched",
         default="aot_eager,inductor",
-        type=words_of(backend_names()),
+        type=words_of(("", *backend_names())),
         help="real compilers; none: an empty word",
     )
     parser.add_argument(

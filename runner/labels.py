@@ -141,7 +141,7 @@ def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:
     values: dict[str, dict[str, Scalar]] = {}
     for record in records:
         for name, value in record.environment.items():
-            values.setdefault(name, {}).setdefault(str(value), value)
+            values.setdefault(name, {}).setdefault("-" if value is None else str(value), value)
     return {
         name: next(iter(variants.values())) if len(variants) == 1 else " | ".join(variants)
         for name, variants in values.items()

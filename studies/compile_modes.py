@@ -18,7 +18,7 @@ from runner.analysis.comparison import Comparison
 from runner.analysis.digits import estimate_text, seconds_text, significant
 from runner.analysis.estimate import Estimate
 from runner.cli.actions import chosen, measure
-from runner.cli.exit_codes import FAILURES, OK
+from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
@@ -106,6 +106,8 @@ def run(options: CompileModesOptions, more: Sequence[str]) -> int:
     folder = new_folder(options.output_dir, "study-compile-modes")
     for part, words in commands.items():
         code = _measured([sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={folder / part}"])
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         if code not in (OK, FAILURES):
             return code
     return report(folder, [folder / part for part in commands])

@@ -126,7 +126,7 @@ def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) 
     )
 
 
-LOOKED_AT = 1000
+LOOKED_AT = 100
 
 
 class Function(torch.nn.Module):
@@ -200,8 +200,8 @@ def _holds(value: Any, depth: int = 3) -> bool:
 
     Of what holds many values, the first ``LOOKED_AT`` count.
     """
-    if isinstance(value, torch.nn.Module):
-        return True
+    if isinstance(value, torch.nn.Module):  # an activation has nothing that variants could change
+        return bool(value.state_dict()) or any("Dropout" in type(part).__name__ for part in value.modules())
     if isinstance(value, torch.Tensor):
         return value.requires_grad
     return depth > 0 and any(_holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))
@@ -222,7 +222,8 @@ def _inside(value: Any) -> Iterable[Any]:
 def _shared(name: str) -> TypeError:
     return TypeError(
         f"model: its {name} holds a module or a tensor that requires a gradient; variants would share it: "
-        "use the module in the function by a name of its own, or give the tensor as an input"
+        "use the module by a name of its own in the function itself, without decorator or helper, or give "
+        "the tensor as an input"
     )
 
 

@@ -133,7 +133,7 @@ def _counts(summary: Summary) -> dict[str, Any]:
         "passed": sum(c.record.status.passed for c in checked),
         "total": len(checked),
         "controls": _controls(controls),
-        "only_controls": bool(controls) and len(controls) == len(comparisons),
+        "only_controls": bool(controls) and comparisons[0].compiler == CONTROL,
     }
 
 

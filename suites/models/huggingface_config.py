@@ -106,6 +106,8 @@ def make_config(
         config.pad_token_id = 0  # else decoders refuse more than one sample
     for part in _parts(config):
         _keep_dropout(part)
+        if hasattr(part, "apply_spec_augment"):
+            part.apply_spec_augment = False  # random masks
         for cache in ("use_cache", "use_mems_eval", "use_mems_train"):
             if hasattr(part, cache):
                 setattr(part, cache, use_cache)

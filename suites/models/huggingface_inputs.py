@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian")
+_DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian", "LongT5", "Switch")
 """Families that the field gives decoder_input_ids; others shift the labels."""
 
 _SHORTEST_SOUND = 3200
@@ -49,7 +49,7 @@ def inputs_for(model: Any, batch: int, sequence: int) -> dict[str, Any]:
         starts = name.startswith(_DECODER_READS_TOO)
         if starts or "labels" not in inputs or not name.endswith("ForConditionalGeneration"):
             inputs["decoder_input_ids"] = _tokens(config, batch, sequence)
-    if "return_loss" in takes and "labels" not in inputs:
+    if "return_loss" in takes and "labels" not in inputs and batch > 1:  # of one sample, this loss is 0
         inputs["return_loss"] = True
     return inputs
 
@@ -84,7 +84,7 @@ def _read(model: Any, takes: set[str], batch: int, sequence: int) -> dict[str, A
 def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, length: int) -> dict[str, Any]:
     """Labels, by the end of the class's name."""
     classes = max(getattr(config, "num_labels", 2), 1)
-    symbols = 2 if name.startswith("Electra") else _vocabulary(config)
+    symbols = 2 if name.startswith("Electra") else _vocabulary(config) or 2
     asked: dict[str, Callable[[], dict[str, Any]]] = {
         "ForQuestionAnswering": lambda: {
             "start_positions": torch.randint(length, (batch,)),

@@ -14,7 +14,7 @@ from suites.models.words import closest
 _MODELING = re.compile(r"\.modeling_(?!tf_|flax_)")
 """Models of torch live in such modules; older versions have ones of other frameworks beside them."""
 
-_NO_MODEL = re.compile(r"^Auto|PreTrainedModel$|Mixin$|Output$|Cache$")
+_NO_MODEL = re.compile(r"^Auto|^MODEL_|PreTrainedModel$|Mixin$|Output$|Cache$|Layer$|RMSNorm$")
 """What those modules offer besides models."""
 
 

@@ -130,7 +130,7 @@ def test_environment_keeps_what_differs() -> None:
     cuda = replace(cuda, environment={**cuda.environment, "device": "cuda", "cuda": "12.8"})
     environment = summarize([cpu, cuda]).environment
     assert environment["device"] == "cpu | cuda"
-    assert environment["cuda"] == "None | 12.8"
+    assert environment["cuda"] == "- | 12.8"
     assert environment["threads"] == 4
 
 

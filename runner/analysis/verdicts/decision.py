@@ -28,6 +28,9 @@ T_95, T_90 = (float(special.stdtrit(TAU_DF, share)) for share in (0.975, 0.95))
 HALF = 0.5  # of the noise threshold: rounds are added down to an interval of the rounds as narrow as that
 
 
+OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
     """What is known of the variation between processes beside a candidate's own samples.
@@ -214,12 +217,12 @@ def stands(estimate: PairedEstimate, limits: Limits, *, stretch: float) -> bool:
     Of one process, the rounds' own interval is stretched, and the assumed variation between processes is
     not: further rounds do not change it.
     """
-    if estimate.rounds_half is None or estimate.interval is None:
+    if estimate.interval is None or verdict(estimate, estimate.p_value, limits) in OPEN:
         return False
     half, half_90 = _stretched(estimate, stretch)
     log = estimate.log
     wide = replace(estimate, interval=(log - half, log + half), interval_90=(log - half_90, log + half_90))
-    return verdict(wide, wide.p_value, limits) not in (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
+    return verdict(wide, wide.p_value, limits) not in OPEN
 
 
 def _stretched(estimate: PairedEstimate, stretch: float) -> Interval:
@@ -251,18 +254,19 @@ class Needed:
 
 def needed(estimate: PairedEstimate, limits: Limits) -> Needed | None:
     """None if the estimate has no interval. The speedup is taken as it is now."""
-    if estimate.rounds_half is None:
+    if estimate.interval is None:
         return None
     limit, size = limits.log, abs(estimate.log)
     inside = size < limit
     gap, z, t, share = (limit - size, Z_90, T_90, 0.95) if inside else (size - limit, Z_95, T_95, 0.975)
-    error = estimate.rounds_half / Z_95
+    error = (estimate.rounds_half or 0.0) / Z_95
     tau, count = estimate.assumed_sd or 0.0, estimate.processes
     variance, df, rounds = error**2 + tau**2, float(ASSUMED_DF), None
     if count > 1:
         variance, df = count * (estimate.error or 0.0) ** 2, estimate.df
     elif gap > t * tau:
         rounds = math.ceil(estimate.n * (z * error) ** 2 / (gap**2 - (t * tau) ** 2))
+        rounds = max(estimate.n + 1, rounds)  # an interval that is not symmetric may need more than this
     return Needed(rounds=rounds, processes=_enough(gap, share, variance, df - count))
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, Open, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.decision import needed, rounds_can_close, verdict
+from runner.analysis.verdicts.decision import OPEN, needed, rounds_can_close, verdict
 
-OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
 UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
 CLOSES = {
     Reason.TOO_FEW_ROUNDS: "6 rounds or more: fewer have no interval",
@@ -64,7 +63,7 @@ def why_open(
 def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason:
     if across and estimate.processes < LEAST_ACROSS:
         return Reason.SIDES
-    if estimate.interval is None or estimate.rounds_half is None:  # or no process has six rounds
+    if estimate.interval is None or (estimate.rounds_half is None and estimate.processes < 2):
         return Reason.TOO_FEW_ROUNDS
     if estimate.unsteady_kind is not None:
         return estimate.unsteady_kind

@@ -10,7 +10,7 @@ from runner.cli.exit_codes import OK
 from runner.labels import batch_text, plain, suite_labels
 from runner.plan.config import RunConfig
 from runner.plan.environments.plan import named
-from runner.plan.jobs import ON_REQUEST, catalog_for, plan, setting_for
+from runner.plan.jobs import ON_REQUEST, catalog_for, changed_case, plan, setting_for
 from runner.plan.partition import our_part
 
 FLAGS = (flag("--list", group=Group.ACTIONS, help="list the models that the other flags select"),)
@@ -32,7 +32,9 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
             for case in catalog.cases(suite, setting_for(config, config.devices[0], mode))
         ]
         asked = bool(config.selection.only or config.selection.filters or config.partition.total)
-        on_request = {c.name: c for c in offered if ON_REQUEST in c.tags and not asked}
+        on_request = {
+            c.name: changed_case(c, config.changes) for c in offered if ON_REQUEST in c.tags and not asked
+        }
         for case in (*selected.values(), *on_request.values()):
             notes = "" if case.name in selected else "  (only when named)"
             notes += f"  (skipped: {case.skip})" if case.skip else ""

@@ -91,7 +91,9 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
             show(why, console)
             if not asks_why:
                 best = winner(why.attempts)
-                kept = best.setting if best else "the plain candidate: no setting wins with parity."
+                failed = f"it is {why.plain.status.value}, so none is compared."
+                none = "no setting wins with parity." if why.plain.passed else failed
+                kept = best.setting if best else f"the plain candidate: {none}"
                 say(console, f"Keep: {kept}")
             whys.append(why)
     finally:  # Ctrl-C loses no explanation; a program finds why.json where no model has times

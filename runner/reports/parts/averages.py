@@ -20,7 +20,11 @@ Average = tuple[Section, GroupSummary]
 def averages_note(summary: Summary) -> str:
     """What enters an average."""
     checked = any(group.checked for group in summary.groups)
-    enter = "Only models that passed parity enter" if checked else "Parity was not checked; all models enter"
+    enter = (
+        "Only models that passed parity enter"
+        if checked
+        else "Parity was not checked; all models that ran enter"
+    )
     return f"{enter} an average; the number after the slash counts all models. Averages include slowdowns."
 
 

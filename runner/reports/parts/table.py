@@ -164,12 +164,14 @@ FIXED: tuple[SectionColumn, ...] = (
         "prefill speedup\n[95 % interval]",
         lambda c: estimate_text(c.generation.prefill if c.generation else None),
         key="prefill_speedup",
+        value=lambda c: c.generation.prefill.factor if c.generation else None,
     ),
     _number("decode", "decode\ntokens/s", "candidate_tokens_per_s"),
     TextColumn(
         "decode speedup\n[95 % interval]",
         lambda c: estimate_text(c.generation.decode if c.generation else None),
         key="decode_speedup",
+        value=lambda c: c.generation.decode.factor if c.generation and c.generation.decode else None,
     ),
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
@@ -185,7 +187,13 @@ FIXED: tuple[SectionColumn, ...] = (
         value=lambda c: c.break_even.steps if c.break_even else None,
     ),
     _number("n", "n", "n", text=lambda n: f"{n:,}"),
-    TextColumn("sd between\nprocesses (n)", processes_cell, number=True, key="processes"),
+    TextColumn(
+        "sd between\nprocesses (n)",
+        processes_cell,
+        number=True,
+        key="processes",
+        value=lambda c: (c.estimate.between_sd or c.estimate.assumed_sd) if c.estimate else None,
+    ),
 )
 
 

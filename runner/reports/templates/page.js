@@ -96,7 +96,7 @@
     }
   }
 
-  const classes = (c) => [c.number && c.key !== "speedup" ? "number" : "", c.wide ? "wide" : ""].join(" ").trim();
+  const classes = (c) => [c.number && !c.key.endsWith("speedup") ? "number" : "", c.wide ? "wide" : ""].join(" ").trim();
   const choose = (key, wanted) => { const { [key]: _, ...rest } = state.facets; change({ facets: wanted ? { ...rest, [key]: wanted } : rest }); };
 
   function showControls() {

@@ -192,7 +192,7 @@ def match(
 def _batch_is_unknown(first: Result, second: Result) -> bool:
     """Whether they differ in the batch alone, and one failed: before its batch ran, or at smaller ones."""
     planned = {side.record.job.case.batch_size for side in (first, second)}
-    unknown = not (first.passed and second.passed)
+    unknown = any(side.record.model is None or side.record.samples is None for side in (first, second))
     names = [name for name, *_ in differences(first.conditions, second.conditions)]
     return unknown and len(planned) == 1 and names == ["batch size"]
 

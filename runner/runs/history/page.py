@@ -35,7 +35,9 @@ LEAST_MARGIN = 1.05  # the factor between the data and the end of an axis
 
 SPEEDUP, PASS_RATE, COMPILE = "speedup, geometric mean", "passed, %", "compilation, s, mean"
 PANELS: Mapping[str, Callable[[Group], float | None]] = {
-    PASS_RATE: lambda group: 100 * group["passed"] / group["total"] if group["total"] else None,
+    PASS_RATE: lambda group: (
+        100 * group["passed"] / group["total"] if group["total"] and group["checked"] else None
+    ),
     SPEEDUP: lambda group: group["geomean_speedup"],
     COMPILE: lambda group: group["mean_compilation_latency_s"] or None,
     "memory, eager / compiled": lambda group: group["mean_memory_ratio"],

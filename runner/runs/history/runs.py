@@ -39,8 +39,8 @@ NUMBERS = (
 Group = Mapping[str, Any]
 """The averages of one compiler over the models of one ``what``: suite, mode, precision and device.
 
-``suite``, ``compiler`` and ``NUMBERS`` are those of ``summary.json``. ``name`` and ``text`` are for people:
-``11 of 12 passed, 1.50x [1.45, 1.55]``.
+``suite``, ``compiler``, ``checked`` and ``NUMBERS`` are those of ``summary.json``. ``name`` and ``text`` are
+for people: ``11 of 12 passed, 1.50x [1.45, 1.55]``.
 """
 
 
@@ -167,12 +167,15 @@ def _group(row: Mapping[str, Any], suite: str) -> Group:
     if None in ends:  # of one model
         ends = [finite(row.get("these_low")), finite(row.get("these_high"))]
     speedup = speedup_text(numbers["geomean_speedup"], *ends)
-    compiler, passed = plain(row["compiler"]), f"{row['passed']:d} of {row['total']:d} passed"
+    checked = row.get("checked", True)  # files of before 25 November 2026 have no such field
+    compiler = plain(row["compiler"])
+    passed = f"{row['passed']:d} of {row['total']:d} {'passed' if checked else 'ran'}"
     return {
         **numbers,
         "what": plain(", ".join((suite, row["mode"], row["dtype"], row["device"]))),
         "suite": suite,
         "compiler": compiler,
+        "checked": checked,
         "name": compiler_name(compiler),
         "text": passed if numbers["geomean_speedup"] is None else f"{passed}, {speedup}",
     }

@@ -62,7 +62,7 @@ class Proposal:
     evidence: str
     settings: tuple[str, ...] = ()
     metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
-    part: float = 0.0  # of the compiled step, under the profiler; 0 if not known
+    part: float | None = None  # of the compiled step, under the profiler; None if not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +131,16 @@ class Why:
         return tuple(tested for tested in self.causes if tested.state is State.EXPLAINED)
 
 
+def _part(ms: float | None, looked: Looked) -> float | None:
+    """Of the compiled step."""
+    return None if ms is None else ms / (looked.compiled.get(STEP) or 1)
+
+
 def proposals(looked: Looked) -> tuple[Proposal, ...]:
     """The causes whose signatures show, the most costly first, with the settings that remove them."""
     if not looked.compiled:  # the copy for looking failed
         return ()
-    ordered = sorted(causes(), key=lambda cause: -cost_of(cause, looked))
+    ordered = sorted(causes(), key=lambda cause: -(cost_of(cause, looked) or 0.0))
     shown = ((cause, cause.signature(looked)) for cause in ordered)
     return tuple(
         Proposal(
@@ -144,7 +149,7 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
             evidence=evidence,
             settings=settings_of(cause, looked),
             metric=getattr(cause, "METRIC", ""),
-            part=cost_of(cause, looked) / (looked.compiled.get(STEP) or 1),
+            part=_part(cost_of(cause, looked), looked),
         )
         for cause, evidence in shown
         if evidence
@@ -194,8 +199,13 @@ def explain(
     )
     lost = plain.verdict is Verdict.SLOWER
     causes_tested = [_tested(proposal, attempts, plain, lost=lost) for proposal in proposed]
-    # even the best setting of such a cause makes the step slower
-    refuted = {t.proposal.cause: t.attempt.setting for t in causes_tested if t.attempt and t.attempt.hurts}
+    # even the best setting of such a cause makes the step slower, and all were compared
+    compared = {attempt.setting for attempt in attempts if attempt.over_plain is not None}
+    refuted = {
+        t.proposal.cause: t.attempt.setting
+        for t in causes_tested
+        if t.attempt and t.attempt.hurts and {*t.proposal.settings} <= compared
+    }
     capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
@@ -223,7 +233,8 @@ def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, 
     if best is not None and lost:
         share = share_of_loss(plain.record.samples, best.comparison.record.samples)
     explained = best is not None and best.helps and share is not None and share.low > 0
-    state = State.EXPLAINED if explained and not 0 < proposal.part < LEAST else State.SUSPECTED
+    large = proposal.part is None or proposal.part >= LEAST
+    state = State.EXPLAINED if explained and large else State.SUSPECTED
     return Tested(proposal=proposal, state=state, attempt=best, share=share)
 
 

@@ -24,7 +24,7 @@ LOOKING = (
 )
 GENERATED = re.compile(r"(?:cpp|triton_\w{2,4})_fused")
 LIBRARY = re.compile(
-    r"aten::\w*(?:mm|bmm|matmul|conv\w*|linear\w*|scaled_dot_product\w*|lstm\w*|gru\w*)(?:_backward)?$|mkldnn::|mkl::"
+    r"aten::(?!_?upsample)\w*(?:mm|bmm|matmul|conv\w*|linear\w*|scaled_dot_product\w*|lstm\w*|gru\w*)(?:_backward)?$|mkldnn::|mkl::"
     r"|gemm|gemv|nvjet|cutlass|cudnn|convolve|flash_(?:fwd|bwd)|fmha"  # kernels of a GPU
 )
 RANDOM = re.compile(r"aten::(?:bernoulli_?|rand\w*|normal_?|uniform_?|native_dropout)$")

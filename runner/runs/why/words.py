@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runner.analysis.digits import estimate_text, ms_text, seconds_text, significant
-from runner.analysis.estimate import Estimate
+from runner.analysis.estimate import Estimate, Verdict
 from runner.reports.markdown import escape, list_block, table_block
 from runner.reports.parts.axes import shorten
 from runner.reports.parts.grid import Table, grid_of, optional, text_for
@@ -37,7 +37,8 @@ def verdict_text(why: Why) -> str:
     """``0.76x [0.74, 0.79], slower: 9.5 ms of a step of 39.6 ms are lost``"""
     plain = why.plain
     verdict = plain.verdict.value if plain.verdict else "no verdict"
-    text = f"{plain.compiler}: {estimate_text(plain.estimate)}, {verdict}"
+    parity = "" if plain.passed else f", {plain.status.value}"
+    text = f"{plain.compiler}: {estimate_text(plain.estimate)}, {verdict}{parity}"
     if plain.baseline_ms is None or plain.speedup is None:
         return text
     lost = plain.baseline_ms * (1 / plain.speedup - 1)
@@ -47,6 +48,8 @@ def verdict_text(why: Why) -> str:
 
 def cause_lines(why: Why) -> tuple[str, ...]:
     """The tested causes as sentences; what was found if nothing is lost."""
+    if not why.lost and why.plain.verdict not in (Verdict.FASTER, Verdict.SAME):
+        return ("Whether the candidate is slower than eager is open, so no loss is explained.",)
     if not why.lost:
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
     ordered = sorted(why.causes, key=lambda cause: cause.state.value)
@@ -56,6 +59,8 @@ def cause_lines(why: Why) -> tuple[str, ...]:
         why_not = "no cause with a setting was seen, so no setting was tested"
     if any(attempt.helps for attempt in why.attempts):
         why_not = "a setting helps, but what is seen of its cause takes too little of the step"
+    if why.attempts and not why.plain.passed:
+        why_not = f"the plain candidate is {why.plain.status.value}, so no setting is compared with it"
     if why.unseen:
         why_not = f"the copy for looking failed ({why.unseen}), so no cause was proposed"
     return named if why.explained else (*named, f"Not explained: {why_not}.")

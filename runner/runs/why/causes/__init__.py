@@ -40,9 +40,10 @@ def causes() -> tuple[Cause, ...]:
     return tuple(importlib.import_module(f"{__name__}.{name}") for name in files)
 
 
-def cost_of(cause: Cause, looked: Looked) -> float:
-    """ms that the cause may cost; 0 if that is not known."""
-    return float(getattr(cause, "cost", lambda _: 0.0)(looked))
+def cost_of(cause: Cause, looked: Looked) -> float | None:
+    """ms that the cause may cost; None if that is not known."""
+    cost = getattr(cause, "cost", None)
+    return None if cost is None else float(cost(looked))
 
 
 def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
