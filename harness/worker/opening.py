@@ -119,12 +119,14 @@ class Opening:
             self._remarks = (*self._remarks, changed)
 
     def _of_training(self, first: Results) -> tuple[str, ...]:
-        """Remarks on a loss that was chosen, and on a step that leaves no gradient on the copy's tensors."""
+        """Remarks on a loss that was chosen, and on a step that leaves no gradient, or only zeros."""
         if not self.bench.training:
             return ()
         said = remarks_on_loss(self.bench.workload.loss, first)
-        if any(family_of(name) == "gradient" for name in first):
-            return said
+        gradients = [tensor for name, tensor in first.items() if family_of(name) == "gradient"]
+        if gradients:
+            zero = "every gradient of eager is 0: parity says nothing of the backward"
+            return said if any(bool(gradient.to_dense().any()) for gradient in gradients) else (*said, zero)
         none = "the step computes gradients only of tensors that the module does not hold: none is compared"
         return (*said, none)
 

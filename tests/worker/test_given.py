@@ -252,6 +252,13 @@ def test_gradients_of_what_the_module_does_not_hold_are_said() -> None:
     assert remarks(record_of(closed, mode="inference")) == ()
 
 
+def test_gradients_that_are_all_zero_are_said() -> None:
+    linear = nn.Linear(8, 4)
+    said = "every gradient of eager is 0: parity says nothing of the backward"
+    assert said in remarks(record_of(linear, torch.randn(6, 8), loss=lambda output: output.sum() * 0))
+    assert said not in remarks(record_of(linear, torch.randn(6, 8), loss=lambda output: output.sum()))
+
+
 class SquareLoss(nn.Module):
     def forward(self, output: torch.Tensor, target: Any) -> torch.Tensor:
         return (output * output).mean()
