@@ -288,6 +288,9 @@ def test_tuning_keeps_what_wins_with_parity() -> None:
         "inductor", run(times, failed=(with_setting("inductor", settings[0]),)), proposed, None
     )
     assert known(winner(explanation.attempts)).setting == settings[1]
+    assert explanation.causes == ()
+    assert not any("setting" in excluded for excluded in explanation.excluded)
+    assert cause_lines(explanation) == ("Not explained: settings were tested, not causes.",)
     inference = make_job(mode=Mode.INFERENCE, candidates=("inductor",))
     assert "freezing=True" in tuning(inference)[0].settings
     others = (make_job(mode=mode, candidates=("aot_eager",)) for mode in (Mode.TRAINING, Mode.INFERENCE))

@@ -91,7 +91,7 @@ def tuning(job: Job) -> tuple[Proposal, ...]:
         chosen = [setting for setting in chosen if setting.startswith(OF_DYNAMO)]
     if not chosen:
         raise UsageError(f"--tune: {job.candidates[0]} takes none of the settings that matter")
-    return (Proposal(cause="a setting", sentence="", evidence="", settings=tuple(chosen)),)
+    return (Proposal(cause="", sentence="", evidence="", settings=tuple(chosen)),)
 
 
 def winner(attempts: Sequence[Attempt]) -> Attempt | None:

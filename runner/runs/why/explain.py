@@ -57,7 +57,7 @@ class State(str, Enum):
 class Proposal:
     """A cause that shows, and what removes it. Without settings and without a metric it is only suspected."""
 
-    cause: str
+    cause: str  # "" of settings that are tested without one, by --tune
     sentence: str
     evidence: str
     settings: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ def explain(
         if name in comparisons
     )
     lost = plain.verdict is Verdict.SLOWER
-    causes_tested = [_tested(proposal, attempts, plain, lost=lost) for proposal in proposed]
+    causes_tested = [_tested(proposal, attempts, plain, lost=lost) for proposal in proposed if proposal.cause]
     # even the best setting of such a cause makes the step slower, and all were compared
     compared = {attempt.setting for attempt in attempts if attempt.over_plain is not None}
     refuted = {

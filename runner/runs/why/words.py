@@ -58,7 +58,8 @@ def cause_lines(why: Why) -> tuple[str, ...]:
     if not why.attempts:
         why_not = "no cause with a setting was seen, so no setting was tested"
     if any(attempt.helps for attempt in why.attempts):
-        why_not = "a setting helps, but what is seen of its cause takes too little of the step"
+        little = "a setting helps, but what is seen of its cause takes too little of the step"
+        why_not = little if why.causes else "settings were tested, not causes"
     if why.attempts and not why.plain.passed:
         why_not = f"the plain candidate is {why.plain.status.value}, so no setting is compared with it"
     if why.unseen:
