@@ -174,7 +174,7 @@ def _needed(estimate: PairedEstimate, aim: float) -> float:
     """Rounds until the rounds' interval is as narrow as ``aim``: its width is as 1 / sqrt(rounds)."""
     if estimate.rounds_half is None or not aim:  # of a threshold of 0
         return estimate.n + LARGEST_BATCH
-    return estimate.n * min(1e6, estimate.rounds_half / math.log1p(aim)) ** 2  # 1e-200 is a threshold, too
+    return estimate.n * min(1e6, estimate.rounds_half / math.log1p(aim)) ** 2  # a tiny threshold overflows
 
 
 def _affordable(done: int, elapsed_s: float, budget_s: float) -> int:

@@ -91,7 +91,7 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
             show(why, console)
             if not asks_why:
                 best = winner(why.attempts)
-                failed = f"it is {why.plain.status.value}, so none is compared."
+                failed = f"it is {why.plain.status.value}, so no setting is compared with it."
                 none = "no setting wins with parity." if why.plain.passed else failed
                 kept = best.setting if best else f"the plain candidate: {none}"
                 say(console, f"Keep: {kept}")

@@ -103,7 +103,7 @@ def _alone(result: Result, ending: str, folder: str) -> Result:
 
 
 def _plan(flag: str, path: Path) -> tuple[Job, ...]:
-    """The jobs of the run; empty without a plan. ``UsageError`` for one that is damaged: results may lack."""
+    """The jobs of the run; empty without a plan. ``UsageError`` for one that is damaged."""
     try:
         return jobs_in(read_run_json(path))
     except FileNotFoundError:
