@@ -36,7 +36,6 @@ from docs.records import (
     judged_again,
     made_on,
     pooled,
-    processes_of,
     records_below,
     with_further_processes,
 )
@@ -51,6 +50,7 @@ from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.decision import difference, verdict
 from runner.analysis.verdicts.family import assumed_today
 from runner.runs.why.words import overview, overview_text
+from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, GroupSummary
@@ -383,9 +383,12 @@ def controls() -> tuple[str, str]:
 
 def two_runs() -> str:
     """What STATISTICS says of the processes of a model, two at a time as if they were runs."""
-    counts, beyond = Counter[str](), Counter[str]()
-    for mode, processes in processes_of(PROCESSES):
-        for change in itertools.starmap(difference, itertools.combinations(processes, 2)):
+    how, counts, beyond = load_file(VERDICTS / "how.py"), Counter[str](), Counter[str]()
+    records = [record for file in PROCESSES.glob("*/records.jsonl") for record in read_records(file).records]
+    for model in how.processes_of([record for record in records if record.candidate != "eager"]):
+        today, mode = model.as_of(None), model.job.case.mode.value
+        alone = [today.estimate([number], today.tau) for number in range(len(today.parts))]
+        for change in itertools.starmap(difference, itertools.combinations(alone, 2)):
             assert change is not None
             assert change.interval is not None
             low, high = change.interval

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness.schema import Record, Samples
-from runner.analysis.estimate import PairedEstimate
-from runner.analysis.verdicts.decision import Between, judged
 from runner.analysis.verdicts.family import assumed_today
 from runner.engine.processes import joined_samples
 from runner.store.record_file import read_records
@@ -60,22 +57,6 @@ def with_further_processes(records: Sequence[Record], more: Iterable[Record]) ->
     for record in records:
         samples = record.samples and joined_samples(parts[record.job.key, record.candidate])
         yield replace(record, samples=samples)
-
-
-def processes_of(folder: Path) -> Iterator[tuple[str, list[PairedEstimate]]]:
-    """The mode of each model and compiler in all runs of the folder, with the estimates of its processes."""
-    members: dict[tuple[str, str, str], list[PairedEstimate]] = {}
-    for file in sorted(folder.glob("*/records.jsonl")):
-        for record in read_records(file).records:
-            if record.samples is None or record.candidate == "eager":
-                continue
-            case, between = record.job.case, Between(assumed_sd=assumed_today(record).sd)
-            alone = members.setdefault((case.mode.value, case.name, record.candidate), [])
-            ends = itertools.accumulate(record.samples.rounds_of_each, initial=0)
-            for rounds in itertools.starmap(slice, itertools.pairwise(ends)):
-                times = record.samples.baseline_s[rounds], record.samples.candidate_s[rounds]
-                alone.append(judged(*times, between=between))
-    yield from ((mode, alone) for (mode, *_), alone in members.items())
 
 
 def judged_again(records: Iterable[Record], again: Iterable[Record]) -> Iterator[Record]:

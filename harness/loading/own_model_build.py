@@ -142,6 +142,7 @@ class Function(torch.nn.Module):
         super().__init__()
         self.function = getattr(function, WRAPPED, function)
         self.parts, self.names = torch.nn.ModuleList(), list[str]()  # a ModuleDict takes no name such as keys
+        others = _defaults(self.function)
         for name, value in _surroundings(self.function).items():
             if isinstance(value, torch.nn.Module):
                 self.names.append(name)
@@ -150,11 +151,15 @@ class Function(torch.nn.Module):
                 raise TypeError(
                     f"model: its tensor {name} requires a gradient: give it to the function as an input"
                 )
-            elif not inspect.ismethod(self.function) and _holds(value):  # a copied method has a copied object
-                raise _shared(name)
-        for name, value in _defaults(self.function).items():
+            elif not inspect.ismethod(self.function):  # a copied method has a copied object
+                others[name] = value
+        for name, value in others.items():
             if _holds(value):
-                raise _shared(name)
+                raise TypeError(
+                    f"model: its {name} holds a module or a tensor that requires a gradient; variants would "
+                    "share it: use the module by a name of its own in the function itself, without decorator "
+                    "or helper, or give the tensor as an input"
+                )
         given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
         self.training = given or any(part.training for part in self.parts)
         self.parts.training = self.training
@@ -188,10 +193,8 @@ def _defaults(function: Any) -> dict[str, Any]:
         return {"partial": function.func} if inspect.isfunction(function.func) else {}
     if not inspect.isfunction(function):
         return {}
-    values, names = (
-        function.__defaults__ or (),
-        function.__code__.co_varnames[: function.__code__.co_argcount],
-    )
+    values = function.__defaults__ or ()
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
     return {**dict(zip(reversed(names), reversed(values), strict=False)), **(function.__kwdefaults__ or {})}
 
 
@@ -217,14 +220,6 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, (type, types.ModuleType)):
         return ()
     return getattr(value, "__dict__", {}).values()
-
-
-def _shared(name: str) -> TypeError:
-    return TypeError(
-        f"model: its {name} holds a module or a tensor that requires a gradient; variants would share it: "
-        "use the module by a name of its own in the function itself, without decorator or helper, or give "
-        "the tensor as an input"
-    )
 
 
 def _globals_of(code: types.CodeType) -> set[str]:

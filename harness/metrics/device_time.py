@@ -48,11 +48,10 @@ def measure(ended: Ended) -> ByVariant:
     for name, variant in ended.variants.items():
         step_s = timed(variant.step, ended.synchronize)[0]
         steps = max(1, min(STEPS, int(MOST_S / max(step_s, 1e-9))))
-        busy_s = of(ended.device).busy_s(variant.step, steps, 2 * steps * step_s)
-        if busy_s is None and steps > 1:
-            steps = 1
-            busy_s = of(ended.device).busy_s(variant.step, steps, 2 * step_s)
+        for count in dict.fromkeys((steps, 1)):  # a single step may fit into the queue
+            busy_s = of(ended.device).busy_s(variant.step, count, 2 * count * step_s)
+            if busy_s is not None:
+                numbers[name] = {"device_s": busy_s / count}
+                break
         variant.release()
-        if busy_s is not None:
-            numbers[name] = {"device_s": busy_s / steps}
     return numbers

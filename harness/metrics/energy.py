@@ -18,7 +18,7 @@ from harness.devices import of
 from harness.hardware.nvml import gpu_of
 from harness.metrics import ByVariant, Ended
 from harness.timing.first_calls import timed
-from harness.timing.measure import LONGEST_STREAM_S, STREAM
+from harness.timing.measure import stream_of
 
 if TYPE_CHECKING:
     import torch
@@ -49,8 +49,7 @@ def measure(ended: Ended) -> ByVariant:
     for name, variant in ended.variants.items():
         lasting_s, stream = LASTING_S, 1
         if of(ended.device).accelerated:
-            step_s = timed(variant.step, ended.synchronize)[0]
-            lasting_s, stream = 5.0, max(1, min(STREAM, int(LONGEST_STREAM_S / max(step_s, 1e-9))))
+            lasting_s, stream = 5.0, stream_of(timed(variant.step, ended.synchronize)[0])
         step_j = per_step_j(variant.step, meter, ended.synchronize, lasting_s=lasting_s, stream=stream)
         energies[name] = {"energy_per_step_j": step_j}
         variant.release()

@@ -120,6 +120,6 @@ def case_at(case: Case, text: str, size: int) -> Case:
     return replace(case, sequence=size)
 
 
-def largest_of(text: str, seed: int) -> int:
-    """The size at which the one model is built, which every strategy runs."""
-    return max(*calls_of(text, seed), *pads_of(text), 1)
+def largest_case(case: Case, text: str, seed: int) -> Case:
+    """The case at the size at which the one model is built, which every strategy runs."""
+    return case_at(case, text, max(*calls_of(text, seed), *pads_of(text), 1))

@@ -24,7 +24,7 @@ from harness.parity.measure import sketch
 from harness.parity.rule import Verdict
 from harness.program import Compiled
 from harness.schema import Failure, Job, Parity, Status, Stream
-from harness.shapes.sizes import MARKED, case_at, largest_of, sizes_run
+from harness.shapes.sizes import MARKED, case_at, largest_case, sizes_run
 from harness.timing.first_calls import timed
 from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import Results, Workbench, cloned
@@ -41,7 +41,7 @@ class ShapeStream:
     def __init__(self, job: Job, announce: Callable[[Activity], None], build: Build | None) -> None:
         self._spec, seed = job.extras.shapes, job.protocol.seed
         self._sizes = sizes_run(self._spec, seed, job.options.strategy)
-        self.job = replace(job, case=case_at(job.case, self._spec, largest_of(self._spec, seed)))
+        self.job = replace(job, case=largest_case(job.case, self._spec, seed))
         self.done: Stream | None = None
         self._announce = announce
         self._build = build or load_suite(job.case.suite).build

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from harness.devices import of
 from harness.schema import Case, Job
 from harness.settings import is_own_model
-from harness.shapes.sizes import case_at, largest_of
+from harness.shapes.sizes import largest_case
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.compilers import with_availability
@@ -55,7 +55,7 @@ def check_devices(devices: Sequence[str]) -> None:
 def _built(job: Job) -> Case:
     """The case that a process builds: with ``--shapes``, at the largest size."""
     sizes = job.extras.shapes
-    return case_at(job.case, sizes, largest_of(sizes, job.protocol.seed)) if sizes else job.case
+    return largest_case(job.case, sizes, job.protocol.seed) if sizes else job.case
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:

@@ -91,9 +91,10 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
             show(why, console)
             if not asks_why:
                 best = winner(why.attempts)
-                failed = f"it is {why.plain.status.value}, so no setting is compared with it."
-                none = "no setting wins with parity." if why.plain.passed else failed
-                kept = best.setting if best else f"the plain candidate: {none}"
+                reason = "no setting wins with parity"
+                if not why.plain.passed:
+                    reason = f"it is {why.plain.status.value}, so no setting is compared with it"
+                kept = best.setting if best else f"the plain candidate: {reason}."
                 say(console, f"Keep: {kept}")
             whys.append(why)
     finally:  # Ctrl-C loses no explanation; a program finds why.json where no model has times

@@ -76,5 +76,5 @@ def _value(at: float) -> str:
 
 
 def _speedup(curve: Curve, place: int) -> str:
-    comparison = curve.comparisons[place]  # without a point if it failed
-    return estimate_text(comparison.estimate if comparison in curve.points.values() else None)
+    point = curve.points.get(curve.comparisons[place].record.job.case.at[curve.axis])  # None if it failed
+    return estimate_text(point.estimate if point else None)

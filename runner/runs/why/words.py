@@ -48,9 +48,9 @@ def verdict_text(why: Why) -> str:
 
 def cause_lines(why: Why) -> tuple[str, ...]:
     """The tested causes as sentences; what was found if nothing is lost."""
-    if not why.lost and why.plain.verdict not in (Verdict.FASTER, Verdict.SAME):
-        return ("Whether the candidate is slower than eager is open, so no loss is explained.",)
     if not why.lost:
+        if why.plain.verdict not in (Verdict.FASTER, Verdict.SAME):
+            return ("Whether the candidate is slower than eager is open, so no loss is explained.",)
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
     ordered = sorted(why.causes, key=lambda cause: cause.state.value)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
