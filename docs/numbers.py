@@ -34,6 +34,7 @@ from docs.records import (
     XEON,
     in_suite,
     judged_again,
+    judged_today,
     made_on,
     pooled,
     records_below,
@@ -412,8 +413,8 @@ def lines() -> dict[str, list[str]]:
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
     by_folder = {folder: [*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2, XEON)}
     further = [*itertools.chain(*map(records_below, FURTHER))]
-    of_float32 = [*with_further_processes(by_folder[FLOAT32], further)]
-    of_bfloat16, of_avx2 = by_folder[BFLOAT16], by_folder[AVX2]
+    of_float32 = [*judged_today(with_further_processes(by_folder[FLOAT32], further))]
+    of_bfloat16, of_avx2 = ([*judged_today(by_folder[folder])] for folder in (BFLOAT16, AVX2))
     whole = Numbers(in_suite(WHOLE_NAME, of_float32))
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
     avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, by_folder[XEON]))

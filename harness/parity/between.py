@@ -15,7 +15,7 @@ import torch
 
 from harness.parity.checks import Checks
 from harness.parity.measure import Error, family_of
-from harness.parity.rule import Judgment, Rule, Truth, judge
+from harness.parity.rule import Judgment, Rule, Truth, judge, why_not_judged
 from harness.schema import Parity, Status
 from harness.tensors import Tensors, listed, map_tensors, named_tensors
 from harness.workload import Workload
@@ -144,7 +144,10 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
     if not checks.can_judge:
         status = Status.EAGER_TWO_RUNS_DIFFER
     parity = _parity(theirs, judgments, failures, random, checks.spread)
-    return status, parity, notes
+    unjudged = why_not_judged([theirs], training=checks.bench.training)
+    if unjudged and status is Status.PASS:
+        status = Status.CANNOT_JUDGE
+    return status, replace(parity, unjudged=unjudged), notes
 
 
 def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data import has_plain_weights
 from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import GARBAGE, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge
+from harness.parity.rule import GARBAGE, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge, why_not_judged
 from harness.program import Compiled
 from harness.schema import Parity, Status
 from harness.tensors import Tensors, listed
@@ -21,7 +21,6 @@ from harness.timing.step import Variant
 if TYPE_CHECKING:
     from harness.parity.checks import Checks
 
-MOST_NOISE = 0.2  # share of the values of outputs, and of gradients, that need not be judged
 FINE = 0.01  # a value is judged finely if its limit is at most this share of its tensor's size
 REPEATED = 0.5  # share of an error that a repeated call shows at least
 
@@ -71,8 +70,8 @@ class Check:
             if row.compiled:
                 self.notes.append(f"compiled again for other data of the same shapes: {row.compiled}")
             self._judge_row(other, row)
-            first = set(_noise_of(truth))
-            noise = [name for name in _noise_of(other.truths[0]) if name not in first]
+            first = set(truth.noise_tensors)
+            noise = [name for name in other.truths[0].noise_tensors if name not in first]
             if noise:
                 why = f"noisy eager changes it by more than {NOISE:.0%}"
                 self.not_checked.append(f"{listed(noise, 5)} on other data: {why}")
@@ -252,7 +251,7 @@ class Check:
             worst=worst.as_error(self.truth_of(worst), why) if worst is not None else None,
             eager_bit_equal=not any(checks.spread.values()),
             eager_spread=max(checks.spread.values(), default=0.0),
-            noise_tensors=tuple(_noise_of(truth)),
+            noise_tensors=truth.noise_tensors,
             sensitive_tensors=tuple(self.sensitive),
             random=self.random,
             found_by=self._found_by(failure[0]) if failure is not None else "",
@@ -265,37 +264,26 @@ class Check:
             resolution_gradients=max(gradients, default=None),
             used=max((j.used for j in self.judgments if not (j.beyond or j.form)), default=None),
             fine=fine / sum(sizes.values()) if sum(sizes.values()) else None,
-            unjudged=self._why_not_judged(),
+            unjudged=why_not_judged(self._truths, training=checks.bench.training),
         )
 
     def truth_of(self, judgment: Judgment) -> Truth:
         truths = (each.at(judgment.call) for each in self._data if judgment.call in each.calls)
         return next(truths, self.checks.truth)
 
+    @property
+    def _truths(self) -> list[Truth]:
+        """Of the first call on each data."""
+        return [expected.truths[0] for expected in self._data] or [self.checks.truth]
+
     def _limits(self) -> Iterator[tuple[str, float]]:
         """What decided each tensor, relative to its size: the largest over all data where it is judged."""
-        truths = [expected.truths[0] for expected in self._data] or [self.checks.truth]
-        noise = set(_noise_of(self.checks.truth))
+        noise = set(self.checks.truth.noise_tensors)
         for name, tensor in self.checks.truth.eager.items():
             if name in noise or is_exact_kind(tensor) or name not in self.checks.truth.own:
                 continue
-            judged = [truth for truth in truths if name in truth.own and not truth.is_noise(name)]
+            judged = [truth for truth in self._truths if name in truth.own and not truth.is_noise(name)]
             yield name, max([truth.limit(name, "size") for truth in judged] + [self.sensitive.get(name, 0.0)])
-
-    def _why_not_judged(self) -> str:
-        """A sentence if eager's results do not allow a judgment; "" if they do."""
-        truth, noise = self.checks.truth, set(_noise_of(self.checks.truth))
-        if truth.lost:
-            return f"eager's {listed(truth.lost)} overflowed, or held NaN or infinities only"
-        if "loss" in noise:
-            return "eager's loss changes by more than its third when its operations round differently"
-        for kind, words in (("value", "outputs"), ("gradient", "gradients")):
-            sizes = {n: t.numel() for n, t in truth.eager.items() if family_of(n) == kind}
-            lost = [size for name, size in sizes.items() if name in noise]
-            if sum(lost) > MOST_NOISE * sum(sizes.values()):
-                what = f"{len(lost)} of {len(sizes)} {words}"
-                return f"{what} of eager change by a third or more when its operations round differently"
-        return ""
 
     def _found_by(self, judgment: Judgment) -> str:
         where = f"call {judgment.call}"
@@ -311,11 +299,6 @@ def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, E
             errors[name] = WORSE if judgment.form else judgment.error
         errors.setdefault(name, EXACT)
     return errors
-
-
-def _noise_of(truth: Truth) -> list[str]:
-    """The tensors that are not judged at this call."""
-    return [name for name in truth.own if truth.is_noise(name)]
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:

@@ -20,7 +20,7 @@ from harness.parity.directions import Directions
 from harness.parity.measure import EXACT, Error, align, error_of, family_of, is_exact_kind, same_bits
 from harness.precision import Precision
 from harness.schema import Parity, Status, TensorError
-from harness.tensors import Tensors
+from harness.tensors import Tensors, listed
 
 DELTA = 1e-4  # of an output's size, in full precision; one unit in reduced precision
 OF_GRADIENT = 10.0  # multiple of delta that does not matter in a gradient or buffer, in full precision
@@ -31,6 +31,7 @@ NEIGHBORS = 5
 MARGIN = 3.0  # multiple of all noisy errors that a failing tensor exceeds, in full precision
 MARGIN_OF_PART = 10.0  # the same of the worst part of an output
 NOISE = 0.3  # share of a tensor's size
+MOST_NOISE = 0.2  # share of the values of outputs, and of gradients, that need not be judged
 GARBAGE = 30.0  # multiple of the noisy error
 DIRECTED = 0.5  # share of an error that is a wrong factor
 
@@ -194,6 +195,11 @@ class Truth:
         """Whether the tensor is not judged."""
         return self.usual(name, "size") > NOISE
 
+    @property
+    def noise_tensors(self) -> tuple[str, ...]:
+        """The tensors, and parts of the model, that are not judged."""
+        return tuple(name for name in self.own if self.is_noise(name))
+
     def limit(self, name: str, figure: Figure) -> float:
         """The largest permitted error at this call, relative to the tensor's size."""
         family, noisy, eager = family_of(name), self.usual(name, figure), self.eager.get(name)
@@ -218,6 +224,30 @@ class Truth:
         exact = self.exact or {}
         slopes = self.directions.slopes({n: exact.get(n, t) for n, t in self.eager.items()}, results)
         return {name: Error(slope=slope) for name, slope in slopes.items()}
+
+
+def why_not_judged(truths: Sequence[Truth], *, training: bool) -> str:
+    """A sentence if eager's results do not allow a judgment; "" if they do.
+
+    ``truths``: of the first call on each data. A gradient of zeros is right whatever the backward computes.
+    """
+    truth, noise = truths[0], set(truths[0].noise_tensors)
+    if truth.lost:
+        return f"eager's {listed(truth.lost)} overflowed, or held NaN or infinities only"
+    if "loss" in noise:
+        return "eager's loss changes by more than its third when its operations round differently"
+    for kind, words in (("value", "outputs"), ("gradient", "gradients")):
+        sizes = {n: t.numel() for n, t in truth.eager.items() if family_of(n) == kind}
+        lost = [size for name, size in sizes.items() if name in noise]
+        if sum(lost) > MOST_NOISE * sum(sizes.values()):
+            what = f"{len(lost)} of {len(sizes)} {words}"
+            return f"{what} of eager change by a third or more when its operations round differently"
+    if training and not any(each.largest.get(kind) for each in truths for kind in ("gradient", "update")):
+        why = "each is 0 in eager"
+        if not any(family_of(name) == "gradient" for name in truth.eager):
+            why = "the step has gradients only of tensors that the module does not hold"
+        return f"no gradient can be compared: {why}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from harness.parity.calls import Form, repeats
 from harness.parity.chance import watching_generators
 from harness.parity.checks import Checks
 from harness.parity.field import tolerance_of
-from harness.parity.measure import family_of
 from harness.parity.rule import Rule, rule_for
 from harness.parity.watch import Watch
 from harness.precision import precision, settle
@@ -108,8 +107,10 @@ class Opening:
             if self.bench.precision == self.bench.baseline_precision:
                 self.watch.remember(self.baseline, first, checks)
         program = self.baseline.program
-        said = (*program.said, *self._of_dropout(program), *self._remarks, *self._of_training(first))
-        said = (*said, *remarks_on_process(self._device))
+        said = (*program.said, *self._of_dropout(program), *self._remarks)
+        if self.bench.training:
+            said += remarks_on_loss(self.bench.workload.loss, first)
+        said += remarks_on_process(self._device)
         return facts_of(program, said, tuple(self._drawn))
 
     def _settle(self, when: str, *, stepped: bool = True) -> None:
@@ -117,18 +118,6 @@ class Opening:
         if self.bench.settle(stepped=stepped):
             changed = f"the model's code changes torch's precision of float32 products {when}: restored"
             self._remarks = (*self._remarks, changed)
-
-    def _of_training(self, first: Results) -> tuple[str, ...]:
-        """Remarks on a loss that was chosen, and on a step that leaves no gradient, or only zeros."""
-        if not self.bench.training:
-            return ()
-        said = remarks_on_loss(self.bench.workload.loss, first)
-        gradients = [tensor for name, tensor in first.items() if family_of(name) == "gradient"]
-        if gradients:
-            zero = "every gradient of eager is 0: parity says nothing of the backward"
-            return said if any(bool(gradient.to_dense().any()) for gradient in gradients) else (*said, zero)
-        none = "the step computes gradients only of tensors that the module does not hold: none is compared"
-        return (*said, none)
 
     def _of_dropout(self, program: Program) -> tuple[str, ...]:
         rates = ", ".join(f"{rate:g}" for rate in sorted(set(program.rates)))

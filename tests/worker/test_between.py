@@ -172,6 +172,17 @@ def test_an_unsteady_eager_cannot_be_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_overflow_in_both_environments_cannot_be_judged(tmp_path: Path) -> None:
+    def infinite(seed: int) -> Workload:
+        return workload(seed, Model(change=lambda output, _: output * torch.inf))
+
+    _, other = two_sessions(tmp_path, job(Mode.INFERENCE), partial(infinite, 2), partial(infinite, 1))
+    status, parity, _ = other.cross_parity()
+    assert status is Status.CANNOT_JUDGE
+    assert "overflowed" in known(parity).unjudged
+
+
+@pytest.mark.slow
 def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
     parity, _ = agreement(tmp_path, job(), lambda: workload(2, Model(width=8)))
     assert parity.failed == 1
