@@ -143,11 +143,11 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
             status, random = Status.CANNOT_JUDGE, chance.draws
     if not checks.can_judge:
         status = Status.EAGER_TWO_RUNS_DIFFER
-    parity = _parity(theirs, judgments, failures, random, checks.spread)
+    parity = _parity(theirs, judgments, failures, checks.spread)
     unjudged = why_not_judged([theirs], training=checks.bench.training)
     if unjudged and status is Status.PASS:
         status = Status.CANNOT_JUDGE
-    return status, replace(parity, unjudged=unjudged), notes
+    return status, replace(parity, random=random, unjudged=unjudged), notes
 
 
 def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
@@ -159,31 +159,20 @@ def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
 def another_model(theirs: Truth, problem: str) -> CrossParity:
     """A failure: the weights did not fit, for the reason ``problem``."""
     failure = Judgment(name="model", call=1, form=problem)
-    return Status.FAIL_ACCURACY, _parity(replace(theirs, eager={}), [failure], [failure], "", {}), ()
+    return Status.FAIL_ACCURACY, _parity(replace(theirs, eager={}), [failure], [failure], {}), ()
 
 
 def _parity(
     theirs: Truth,
     judgments: Sequence[Judgment],
     failures: Sequence[Judgment],
-    random: str,
     spread: Mapping[str, float],
 ) -> Parity:
     worst = max(failures or judgments, key=lambda judgment: judgment.used, default=None)
     error = None
     if worst is not None:
         error = worst.as_error(theirs, worst.form or (worst.words(theirs) if worst.beyond else None))
-    return Parity(
-        rule=theirs.rule.name,
-        reference="fp64" if theirs.exact is not None else "eager",
-        tolerance=theirs.rule.delta,
-        tensors=len(judgments),
-        failed=len(failures),
-        worst=error,
-        eager_bit_equal=not any(spread.values()),
-        eager_spread=max(spread.values(), default=0.0),
-        random=random,
-    )
+    return theirs.parity(spread, tensors=len(judgments), failed=len(failures), worst=error)
 
 
 def _comparable(theirs: Truth, ours: Tensors) -> tuple[Truth, Tensors, tuple[str, ...]]:

@@ -242,15 +242,14 @@ class Check:
         sizes = {name: tensor.numel() for name, tensor in truth.eager.items()}
         fine = sum(sizes[name] for name, limit in limits.items() if limit <= FINE)
         failed = {judgment.name for judgment, _ in self.failures}  # inputs and parts of the model, too
-        return Parity(
-            rule=checks.rule.name,
-            reference="fp64" if truth.exact is not None else "eager",
-            tolerance=checks.rule.delta,
+        parity = truth.parity(
+            checks.spread,
             tensors=len({judgment.name for judgment in self.judgments} & truth.eager.keys() | failed),
             failed=len(failed),
             worst=worst.as_error(self.truth_of(worst), why) if worst is not None else None,
-            eager_bit_equal=not any(checks.spread.values()),
-            eager_spread=max(checks.spread.values(), default=0.0),
+        )
+        return replace(
+            parity,
             noise_tensors=truth.noise_tensors,
             sensitive_tensors=tuple(self.sensitive),
             random=self.random,

@@ -16,7 +16,7 @@ import torch
 from harness.parity.calls import IN_A_ROW
 from harness.parity.measure import Error, flat, is_exact_kind, same_bits
 from harness.parity.rule import Judgment, Truth, Verdict, wrong_form
-from harness.schema import Mode, Parity, Status
+from harness.schema import Mode, Status
 from harness.tensors import Tensors
 
 TRAINING, INFERENCE = 1e-2, 1e-3  # tolerances
@@ -35,7 +35,6 @@ def judge_field(truth: Truth, calls: Sequence[Tensors], spread: Mapping[str, flo
 
     ``spread``: how much each tensor differs between two runs of eager.
     """
-    can_judge = not any(spread.values())
     errors = {}
     for number, results in ((1, calls[0]), (IN_A_ROW, calls[-1])):
         for name in dict.fromkeys((*truth.eager, *results)):
@@ -43,17 +42,9 @@ def judge_field(truth: Truth, calls: Sequence[Tensors], spread: Mapping[str, flo
             if name not in errors or why:
                 errors[name] = judgment.as_error(truth, why or None)
     wrong = [error for error in errors.values() if error.failure]
-    parity = Parity(
-        rule="field",
-        reference="fp64" if truth.exact is not None else "eager",
-        tolerance=truth.rule.delta,
-        tensors=len(errors),
-        failed=len(wrong),
-        worst=max(wrong or errors.values(), key=lambda error: error.candidate_rmse, default=None),
-        eager_bit_equal=can_judge,
-        eager_spread=max(spread.values(), default=0.0),
-    )
-    if not can_judge:
+    worst = max(wrong or errors.values(), key=lambda error: error.candidate_rmse, default=None)
+    parity = truth.parity(spread, tensors=len(errors), failed=len(wrong), worst=worst)
+    if not parity.eager_bit_equal:
         return Status.EAGER_TWO_RUNS_DIFFER, parity, ()
     return Status.FAIL_ACCURACY if wrong else Status.PASS, parity, ()
 

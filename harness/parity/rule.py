@@ -217,6 +217,21 @@ class Truth:
             least = self.rule.unit if self.rule.reduced else 0.0
         return max(least, self.rule.multiple(figure, family) * noisy)
 
+    def parity(
+        self, spread: Mapping[str, float], *, tensors: int, failed: int, worst: TensorError | None
+    ) -> Parity:
+        """What each rule records. ``spread``: how much each tensor differs between two runs of eager."""
+        return Parity(
+            rule=self.rule.name,
+            reference="fp64" if self.exact is not None else "eager",
+            tolerance=self.rule.delta,
+            tensors=tensors,
+            failed=failed,
+            worst=worst,
+            eager_bit_equal=not any(spread.values()),
+            eager_spread=max(spread.values(), default=0.0),
+        )
+
     def parts(self, results: Tensors) -> dict[str, Error]:
         """The slope of each part of the model in these results; {} if they cannot be compared."""
         if self.directions is None:
