@@ -30,7 +30,8 @@ def words_of(known: Iterable[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         words = text.split(",")
         if unknown := [word for word in words if word not in known]:
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)!r} is none of {', '.join(known)}")
+            words = ", ".join(filter(None, known))
+            raise argparse.ArgumentTypeError(f"{' and '.join(map(repr, unknown))}: none of {words}")
         return [word for word in words if word]
 
     return parse

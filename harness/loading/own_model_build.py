@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import dis
-import functools
 import importlib
 import inspect
 import types
@@ -22,7 +21,7 @@ from harness.loading.losses import loss_of_output
 from harness.loading.plain_model import WRAPPED
 from harness.loading.python_file import load_file
 from harness.loading.torchvision_ops import mend_torchvision
-from harness.schema import Case
+from harness.schema import Case, Mode
 from harness.tensors import named_tensors
 from harness.workload import Workload
 
@@ -50,10 +49,10 @@ def build(spec: str, case: Case) -> Workload:
         with contextlib.suppress(ValueError):  # a function of C may tell no signature
             inspect.signature(make).bind(**given)
     except TypeError as error:
-        raise TypeError(f"--model: {spec}: {error}; every argument but batch_size needs a default") from None
+        raise TypeError(f"--model: {spec}: {error}; give it a default") from None
     workload = _as_workload(spec, make(**given))
-    for name in tokens if workload.drive is not None else ():
-        if name not in given:  # reports name this number
+    for name in tokens if case.mode is Mode.GENERATE else ():
+        if name not in given and workload.drive is not None:  # reports name this number
             raise TypeError(f"--generate: {spec} has no parameter called {name}")
     return workload
 
@@ -142,7 +141,7 @@ class Function(torch.nn.Module):
         super().__init__()
         self.function = getattr(function, WRAPPED, function)
         self.parts, self.names = torch.nn.ModuleList(), list[str]()  # a ModuleDict takes no name such as keys
-        others = _defaults(self.function)
+        others = _not_copied(self.function)
         for name, value in _surroundings(self.function).items():
             if isinstance(value, torch.nn.Module):
                 self.names.append(name)
@@ -187,10 +186,20 @@ def _surroundings(function: Any) -> dict[str, Any]:
     return values
 
 
+def _not_copied(function: Any) -> dict[str, Any]:
+    """What all variants share: defaults, and what the code of a method, or of a called object, finds.
+
+    The object itself is copied, and so are the arguments of a ``partial``.
+    """
+    called = getattr(function, "func", function)  # of a ``partial``
+    called = called if inspect.isroutine(called) else type(called).__call__
+    plain = getattr(called, "__func__", called)  # of a method
+    names = {} if plain is function else _surroundings(plain)
+    return {**names, **_defaults(plain)}
+
+
 def _defaults(function: Any) -> dict[str, Any]:
-    """The defaults of a function's arguments; the function of a ``partial``, whose arguments are copied."""
-    if isinstance(function, functools.partial):
-        return {"partial": function.func} if inspect.isfunction(function.func) else {}
+    """The defaults of a function's arguments."""
     if not inspect.isfunction(function):
         return {}
     values = function.__defaults__ or ()
@@ -204,7 +213,8 @@ def _holds(value: Any, depth: int = 3) -> bool:
     Of what holds many values, the first ``LOOKED_AT`` count.
     """
     if isinstance(value, torch.nn.Module):  # an activation has nothing that variants could change
-        return bool(value.state_dict()) or any("Dropout" in type(part).__name__ for part in value.modules())
+        state = (*value.parameters(), *value.buffers())
+        return bool(state) or any("Dropout" in type(part).__name__ for part in value.modules())
     if isinstance(value, torch.Tensor):
         return value.requires_grad
     return depth > 0 and any(_holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))

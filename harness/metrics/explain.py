@@ -35,6 +35,7 @@ METRICS = (
 )
 WANTED = ("explain",)
 MOST = 20
+JUMP = "generic_jump "
 
 
 @contextmanager
@@ -42,9 +43,9 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     compiled, broken = counters.compilations(), counters.break_reasons()
     yield
     breaks = [*map(break_line, counters.added(broken, counters.break_reasons()))]
-    places = Counter(_place(line) for line in breaks)
+    explained = {_place(line) for line in breaks if not line.startswith(JUMP)}
     # the jump that Dynamo makes where a line broke the graph is no further reason
-    breaks = [line for line in breaks if places[_place(line)] == 1 or not line.startswith("generic_jump ")]
+    breaks = [line for line in breaks if not (line.startswith(JUMP) and _place(line) in explained)]
     again = filter(counters.compiled_again, counters.added(compiled, counters.compilations()))
     numbers["graph_break_reasons"] = listed(breaks)
     numbers["recompile_reasons"] = listed(map(counters.recompile_line, again))

@@ -80,7 +80,7 @@ def part_of(name: str) -> int:
 
 
 def digest(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Sums over all bits of a tensor: another value anywhere, or another order, changes them."""
+    """Sums over all bits of a tensor: a changed value, or two values in each other's place, changes them."""
     bits = flat(tensor).contiguous()
     size = {8: torch.int64, 4: torch.int32, 2: torch.int16}[bits.element_size()]
     numbers = bits.view(size)

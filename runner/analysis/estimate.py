@@ -53,7 +53,8 @@ class Limits:
 
     @classmethod
     def of(cls, *protocols: Protocol) -> Limits:
-        """Those of the protocol; of several, the stricter."""
+        """Those of the protocol; of several, the stricter; of none, those by default."""
+        protocols = protocols or (Protocol(),)
         threshold = max(protocol.noise_threshold for protocol in protocols)
         return cls(threshold=threshold, alpha=min(protocol.alpha for protocol in protocols))
 

@@ -102,7 +102,7 @@ class BarView:
 class PlainView:
     """A line for the start of each job, for each record, and for each part that ``--localize`` tries.
 
-    Between them, if a phase begins more than ``QUIET_S`` seconds after the last line, a line names it.
+    Between them, a line names the phase if nothing was printed for more than ``QUIET_S`` seconds.
     """
 
     def __init__(self, console: Console, jobs: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -212,7 +212,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
         lambda c: c.protocol.ddp > 0 and any(":" in device for device in c.devices)
     ),
     "<protocol.ddp> is for CPUs and CUDA devices; leave it out, or write <devices=cpu>": (
-        lambda c: c.protocol.ddp > 0 and not all(devices.of(device).tried for device in c.devices)
+        lambda c: c.protocol.ddp > 0 and not all(devices.type_of(d) in ("cpu", "cuda") for d in c.devices)
     ),
     "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
         lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)

@@ -132,14 +132,19 @@ class RunFolder:
     def append(self, record: Record) -> None:
         """Appends a record and syncs it to the disk. ``OSError`` if it cannot be written."""
         try:
-            self.records_path.stat()  # a folder that was deleted during the run is not made again
+            self._check_it_is_there()
             append_record(self.records_path, record)
         except OSError as error:
             error.filename = error.filename or str(self.records_path)
             raise
 
+    def _check_it_is_there(self) -> None:
+        """``OSError`` for a folder that was deleted during the run, which is not made again."""
+        self.records_path.stat()
+
     def open_case(self, job: Job) -> Path:
         """The job's folder, as ``write_case`` makes it. Returns the log."""
+        self._check_it_is_there()
         own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
         return write_case(self.path / "cases" / job.key, job, own)
 

@@ -90,7 +90,7 @@ REFUSED = [
     ("my_models:three_arguments", [], "wrong loss: it is called as loss(output, target), but its"),
     ("my_models:other_order", [], "not of type Tensor; the order is (module, inputs, loss, target)"),
     ("my_models:class_as_loss", [], "wrong loss: it must be a function of (output, target), not the class"),
-    ("my_models:needs", [], "missing a required argument: 'size'; every argument but batch_size needs a"),
+    ("my_models:needs", [], "missing a required argument: 'size'; give it a default"),
     ("my_models:mak", [], "--model: my_models has no function 'mak'; did you mean make?"),
     ("my_models:absent", [], "--model: my_models has no function 'absent'"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),

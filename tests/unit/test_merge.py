@@ -157,14 +157,18 @@ def test_a_torn_line_is_an_error_until_its_result_is_there(
     assert main(words) == 2
     assert "line 2 is damaged" in capsys.readouterr().err
     c = write_run(tmp_path / "c", [TWO], whole(TWO)[1:])
-    for folder_without_plan in (a, b):
-        (folder_without_plan / "run.json").rename(folder_without_plan / "moved.json")
-    assert main([*words[:3], f"--output-dir={tmp_path / 'unplanned'}", "--format=csv"]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
-    for folder_without_plan in (a, b):
-        (folder_without_plan / "moved.json").rename(folder_without_plan / "run.json")
     assert main([*words[:3], str(c), f"--output-dir={tmp_path / 'all'}", "--format=csv"]) == 0
     assert capsys.readouterr().err.startswith("note: ")
+
+
+def test_a_damaged_line_of_a_run_without_a_plan_may_have_held_a_result(tmp_path: Path) -> None:
+    a, b = two_runs(tmp_path)
+    with (a / "records.jsonl").open("a") as file:
+        file.write((b / "records.jsonl").read_text()[:80])
+    for folder in (a, b):
+        (folder / "run.json").unlink()
+    merged = merge([a, b], tmp_path / "new", [])
+    assert (merged.missing, merged.lost) == ("", True)
 
 
 # -- refusals -----------------------------------------------------------------

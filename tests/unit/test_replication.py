@@ -54,10 +54,14 @@ class Run:
         yield from (self.measure(job, candidate, len(self.jobs)) for candidate in candidates)
 
 
-def test_processes_of_a_model_that_was_edited_since_are_measured_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suite", ["mine.py", "mine.py:make", "mine:make"])
+def test_processes_of_a_model_that_was_edited_since_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.py"
     file.touch()
-    about: dict[str, Any] = {"suite": f"{file}:make"}
+    about: dict[str, Any] = {"suite": suite}
     Run(3, most=2, folder=tmp_path / "case", **about)
     assert len(Run(3, folder=tmp_path / "case", **about).jobs) == 1
     os.utime(file, (time.time() + 10, time.time() + 10))

@@ -99,16 +99,24 @@ def test_a_run_is_not_continued_with_another_torch(
     folder.append(make_record(job, "inductor"))
     assert main(["--resume", str(folder.path)]) == 2
     assert "has results of torch 0.0.0+synthetic, and this is torch" in capsys.readouterr().err
+    # a wheel from PyPI states its version without the local part
+    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
+    main(["--resume", str(folder.path)])
+    assert "has results" not in capsys.readouterr().err
 
 
 def test_a_folder_that_was_deleted_during_the_run_is_not_made_again(tmp_path: Path) -> None:
     job = make_job("m")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
-    shutil.rmtree(folder.path)
+    folder.records_path.unlink()
     with pytest.raises(FileNotFoundError) as raised:
         folder.append(make_record(job))
-    assert not folder.path.exists()
+    assert not folder.records_path.exists()
     assert "records.jsonl was removed: measure again" in str(folder.unwritable(raised.value))
+    shutil.rmtree(folder.path)
+    with pytest.raises(FileNotFoundError):
+        folder.open_case(job)
+    assert not folder.path.exists()
 
 
 # -- records.jsonl ------------------------------------------------------------

@@ -211,25 +211,33 @@ class Holder:
     def __init__(self) -> None:
         self.net = NET
 
+    def another(self, x: Any) -> Any:
+        return NET(x)
+
+    __call__ = another
+
     def call(self, x: Any) -> Any:
         return self.net(x)
 
 
-HOLDER, BOUND, PARTIAL = Holder(), NET.forward, functools.partial(lambda x: NET(x))
+HOLDER, BOUND = Holder(), NET.forward
 
 
 def helper(x: Any) -> Any:
     return NET(x)
 
 
-SHARING = {
-    "helper": lambda x: helper(x),
-    "HELD": lambda x: HELD["net"](x),
-    "HOLDER": lambda x: HOLDER.net(x),
-    "BOUND": lambda x: BOUND(x),
-    "net": lambda x, net=NET: net(x),
-    "partial": PARTIAL,
-}
+SHARING: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("helper", lambda x: helper(x)),
+    ("HELD", lambda x: HELD["net"](x)),
+    ("HOLDER", lambda x: HOLDER.net(x)),
+    ("BOUND", lambda x: BOUND(x)),
+    ("net", lambda x, net=NET: net(x)),
+    ("NET", functools.partial(lambda x: NET(x))),
+    ("NET", functools.partial(HOLDER.another)),
+    ("NET", HOLDER.another),
+    ("NET", HOLDER),
+)
 """What a function uses, of which its copies would use the same."""
 
 
@@ -246,7 +254,7 @@ def test_a_function_has_copies_of_the_modules_of_inner_code_and_of_no_attribute(
         (3, {}, "model: it must be a torch.nn.Module or a function, not of type int"),
         (nn.Linear, {}, "model: it must be a torch.nn.Module or a function, not the class Linear"),
         (lambda x: x * LEAF, {}, "model: its tensor LEAF requires a gradient: give it to the function"),
-        *((model, {}, f"model: its {name} holds a module or a") for name, model in SHARING.items()),
+        *((model, {}, f"model: its {name} holds a module or a") for name, model in SHARING),
         (nn.Linear(8, 8).requires_grad_(False), {"mode": "training"}, FROZEN),
         *((NAME, {name: torch.sum}, f"{name}: {BY_NAME}") for name in ("inputs", "loss", "target")),
         (NAME, {"scheduler": lambda _: _}, "scheduler: <lambda> exists in this process only, but a worker"),

@@ -66,8 +66,11 @@ def branching(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_branch_on_data_is_one_reason() -> None:
     with observing("compile", CPU, Extras(explain=True)) as numbers:
-        torch.compile(branching, backend="eager")(torch.ones(2))
+        compiled = torch.compile(branching, backend="eager")
+        compiled(torch.ones(2))
+        compiled(torch.ones(2, dtype=torch.float64))
     (line,) = str(numbers["graph_break_reasons"]).splitlines()
+    assert line.startswith("2x ")
     assert "if y.sum() > 0" in line
 
 

@@ -163,8 +163,10 @@ def _check_same_machine(folder: RunFolder) -> None:
     known = [record for path in paths for record in read_records(path).records]
     in_ours = [record for record in known if not record.job.environments]
     for name, records, here in (("cpu", known, cpu_model()), ("torch", in_ours, version_of("torch"))):
-        facts = {record.environment.get(name) for record in records}
-        if others := sorted(f"{name} {fact}" for fact in facts - {None, here}):
+        facts = {record.environment.get(name) for record in records} - {None}
+        # the version that a wheel from PyPI states has no local part, such as +cu128
+        others = sorted(f"{name} {fact}" for fact in facts if here not in (fact, str(fact).partition("+")[0]))
+        if others:
             raise UsageError(
                 f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {name} "
                 f"{here}; measure the other jobs in a new folder"

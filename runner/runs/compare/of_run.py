@@ -9,6 +9,7 @@ from harness.schema import COLD
 from runner.analysis.comparison import CompilePair, Summary
 from runner.analysis.digits import estimate_text, share_text
 from runner.analysis.environments import is_compiled
+from runner.analysis.estimate import Limits
 from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.environments.plan import split_candidate
@@ -80,8 +81,7 @@ def _compile(summary: Summary, gate: Gate) -> GateResult:
 
 
 def _threshold(summary: Summary) -> float:
-    protocols = (comparison.record.job.protocol for comparison in summary.comparisons)
-    return max((protocol.noise_threshold for protocol in protocols), default=0.0)
+    return Limits.of(*(comparison.record.job.protocol for comparison in summary.comparisons)).threshold
 
 
 def _same_compiler(pair: CompilePair) -> bool:
