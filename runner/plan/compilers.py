@@ -68,17 +68,15 @@ def spelled_compilers(names: Sequence[str]) -> Spelled:
 
 
 COMPILE_MODE = flag(
-    "--inductor-compile-mode",
+    "--inductor-compile-mode=MODE",
     group=Group.OPTIONS,
-    metavar="MODE",
     kind=choice("mode", COMPILE_MODES),
     help="the mode of inductor: default, reduce-overhead, max-autotune or max-autotune-no-cudagraphs",
 )
 _compiler = partial(flag, group=Group.COMPILERS)
 COMPILERS = (
     _compiler(
-        "--compilers",
-        metavar="NAME",
+        "--compilers=NAME",
         listed=True,
         kind=Kind(_known),
         help="repeated or comma-separated (default: aot_eager,inductor,torchscript, on a GPU also "
@@ -86,9 +84,7 @@ COMPILERS = (
         "file.py:function or package.module:function: a compiler of your own; inductor[KEY=VALUE,...]: a "
         "compiler with settings of its own: docs/HOWTO.md",
     ),
-    _compiler(
-        "--backend", metavar="NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"
-    ),
+    _compiler("--backend=NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"),
     _compiler("--inductor", means="inductor", help="the same as --compilers=inductor"),
 )
 """``--backend`` takes any name, because more compilers can be registered with torch. Both take functions."""
