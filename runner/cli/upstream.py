@@ -75,7 +75,10 @@ def _row(flag: str, why: str, **more: Any) -> Theirs:
 def renamed() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
     """Names of compilers: ours, and why; names of models: ours."""
     tables = read_toml(ANSWERS)
-    return {name: (ours, why) for name, (ours, why) in tables["compilers"].items()}, tables["models"]
+    compilers = {
+        name: (ours, why) for names, (ours, why) in tables["compilers"].items() for name in names.split()
+    }
+    return compilers, tables["models"]
 
 
 def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
@@ -238,9 +241,8 @@ def _rename_values(typed: Typed) -> Iterator[str]:
 
 def _add_mode(typed: Typed) -> Iterator[str]:
     """There, a command of a suite's script without a mode measured inference."""
-    keys = {group: {flag.key for flag in flags() if flag.group is group} for group in Group}
-    compilers = keys[Group.COMPILERS] - {"skip_unavailable"}
-    others = {key for key in keys[Group.ACTIONS] if not key.startswith("print")}
-    if typed.keys() & compilers and not typed.keys() & {*MODES, *others}:
+    actions = {flag.key for flag in flags() if flag.group is Group.ACTIONS}
+    others = {key for key in actions if not key.startswith("print")}
+    if _compilers(typed) and not typed.keys() & {*MODES, *others}:
         typed["inference"] = True
         yield NO_MODE

@@ -10,9 +10,8 @@ from harness.settings import Given, Group, flag
 from runner.errors import UsageError
 
 BATCH_SIZE_FILE = flag(
-    "--batch-size-file",
+    "--batch-size-file=FILE",
     group=Group.MODELS,
-    metavar="FILE",
     help="batch sizes for some models: a file with one 'model,batch size' per line",
 )
 FLAG = BATCH_SIZE_FILE.long

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from harness.backends import backend_names
 from harness.backends.settings.candidates import compiler_of, named, parts_of
@@ -68,17 +68,15 @@ def spelled_compilers(names: Sequence[str]) -> Spelled:
 
 
 COMPILE_MODE = flag(
-    "--inductor-compile-mode",
+    "--inductor-compile-mode=MODE",
     group=Group.OPTIONS,
-    metavar="MODE",
     kind=choice("mode", COMPILE_MODES),
     help="the mode of inductor: default, reduce-overhead, max-autotune or max-autotune-no-cudagraphs",
 )
 _compiler = partial(flag, group=Group.COMPILERS)
 COMPILERS = (
     _compiler(
-        "--compilers",
-        metavar="NAME",
+        "--compilers=NAME",
         listed=True,
         kind=Kind(_known),
         help="repeated or comma-separated (default: aot_eager,inductor,torchscript, on a GPU also "
@@ -86,9 +84,7 @@ COMPILERS = (
         "file.py:function or package.module:function: a compiler of your own; inductor[KEY=VALUE,...]: a "
         "compiler with settings of its own: docs/HOWTO.md",
     ),
-    _compiler(
-        "--backend", metavar="NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"
-    ),
+    _compiler("--backend=NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"),
     _compiler("--inductor", means="inductor", help="the same as --compilers=inductor"),
 )
 """``--backend`` takes any name, because more compilers can be registered with torch. Both take functions."""
@@ -133,16 +129,13 @@ def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[J
     Raises ``UsageError`` for the first such candidate, unless ``skip``. Starts an interpreter only if a
     chosen compiler may be missing.
     """
-    answers: dict[str, Mapping[str, Usable]] = {}
+    ask = cache(ask)
     checked = []
     for job in jobs:
-        device_type = type_of(job.device)
         doubtful = tuple(name for name in job.candidates if name not in ALWAYS_HERE)
-        if doubtful and device_type not in answers:
-            answers[device_type] = ask(device_type, doubtful)
         refused = {}
         for name in doubtful:
-            usable = answers[device_type][name]
+            usable = ask(type_of(job.device), doubtful)[name]
             named_here = compiler_of(name) in backend_names()
             if (not named_here or name != compiler_of(name)) and usable.why_not is not None and not skip:
                 which = "compilers" if named_here or name in job.own_compilers else "backend"

@@ -42,7 +42,7 @@ def worker_environment(
 
     Unless ``online``, model libraries do not use the network. ``preload`` is a library to load before all
     others (an allocator). ``malloc``: variables of malloc, where ``base`` does not set them. ``caches`` is
-    the folder of the compile caches.
+    the folder of torch's compile caches.
     """
     environment = {**malloc, **base}
     theirs = filter(None, base.get("PYTHONPATH", "").split(os.pathsep))  # a worker runs in another folder
@@ -51,16 +51,11 @@ def worker_environment(
     environment.update(HUB_ONLINE if online else HUB_OFFLINE)
     environment.update(thread_variables(threads))
     if caches is not None:
-        environment.update(cache_settings(caches))
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
+        environment["TRITON_CACHE_DIR"] = str(caches / "triton")
     if preload is not None:
         environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
     return environment
-
-
-def cache_settings(caches: Path) -> dict[str, str]:
-    """Environment variables that keep torch's compile caches in this folder."""
-    names = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    return {name: str(caches / folder) for name, folder in names.items()}
 
 
 def exit_name(code: int) -> str:

@@ -94,8 +94,6 @@ def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
 def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet[str]) -> None:
     """``UsageError`` for a model of ``--batch-size-file`` that no suite of the plan has."""
     sized = [name for name, _ in config.changes.batch_sizes if name not in planned]
-    if not sized:
-        return
     listed = dict.fromkeys(name for mode in config.modes for name in _names(config, mode, catalog))
     unlisted = [name for name in sized if name not in listed]
     for suite in config.suites if unlisted else ():

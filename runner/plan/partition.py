@@ -40,7 +40,7 @@ def our_part(partition: Partition, jobs: Sequence[Job]) -> tuple[Job, ...]:
     """The jobs of this part, in the plan's order. Prints a message if there are none."""
     if partition.total is None or partition.index is None:
         return tuple(jobs)
-    part = _part(jobs, _order(jobs), partition.index, partition.total)
+    part = _part(jobs, partition.index, partition.total)
     if not part:
         plan = counted(len(jobs), "job")
         print(
@@ -64,15 +64,11 @@ def balanced(jobs: Sequence[Job], parts: int) -> tuple[tuple[Job, ...], ...]:
     The jobs are shuffled and dealt out, first those that are measured, then the skipped ones. The shuffle is
     by a hash of the job's name: it depends neither on the plan's order nor on a suite's folder.
     """
-    order = _order(jobs)
-    return tuple(_part(jobs, order, part, parts) for part in range(parts))
+    return tuple(_part(jobs, part, parts) for part in range(parts))
 
 
-def _order(jobs: Sequence[Job]) -> list[int]:
-    return sorted(range(len(jobs)), key=lambda i: (bool(jobs[i].case.skip), _shuffled(jobs[i]), i))
-
-
-def _part(jobs: Sequence[Job], order: Sequence[int], index: int, total: int) -> tuple[Job, ...]:
+def _part(jobs: Sequence[Job], index: int, total: int) -> tuple[Job, ...]:
+    order = sorted(range(len(jobs)), key=lambda i: (bool(jobs[i].case.skip), _shuffled(jobs[i]), i))
     return tuple(jobs[i] for i in sorted(order[index::total]))
 
 

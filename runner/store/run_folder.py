@@ -156,8 +156,6 @@ class RunFolder:
         try:
             with _alone_in(self.path):  # two processes would mix the files of a report
                 for name, content in files.items():
-                    if Path(name).name != name:
-                        raise ValueError(f"{name!r} is not the name of a file in this folder")
                     write_whole(self.path / name, content)
         except OSError as error:
             raise UsageError(

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 BUILDS = "envs"
 FLAG = flag(
-    "--bisect",
+    "--bisect=VERSIONS",
     group=Group.ACTIONS,
     nargs="?",
     const=BUILDS,
-    metavar="VERSIONS",
     help="find the first version that changes a model, such as in torch==2.11.0..2.13.0: docs/HOWTO.md",
 )
 FLAGS = (FLAG,)

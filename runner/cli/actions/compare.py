@@ -24,17 +24,15 @@ COMPARE = flag(
     help="show what changed from run A to run B; RUN@ENV: one environment of a run: docs/HOWTO.md",
 )
 FAIL_ON = flag(
-    "--fail-on",
+    "--fail-on=WHAT",
     group=Group.ACTIONS,
-    metavar="WHAT",
     listed=True,
     help="exit code 1 on compile[:10%%], memory[:10%%], recompiles, graph-breaks, eager-fallbacks; with "
     "--compare also on regression[:5%%], time[:5%%], parity, calls-captured or difference: docs/HOWTO.md",
 )
 ACCEPT = flag(
-    "--accept",
+    "--accept=FILE",
     group=Group.ACTIONS,
-    metavar="FILE",
     help="with --fail-on: changes that pass until a date, each with its reason: docs/HOWTO.md",
 )
 FLAGS = (COMPARE, FAIL_ON, ACCEPT)

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from runner.runs.history.listing import HistoryRequest
 
 HISTORY = flag(
-    "--history",
+    "--history=DIR",
     group=Group.ACTIONS,
     nargs="?",
     const="logs",
-    metavar="DIR",
     help="list the runs of DIR (default: logs) and write DIR/index.html: docs/HOWTO.md",
 )
 FLAGS = (HISTORY,)

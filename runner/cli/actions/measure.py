@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from runner.runs.compare.gates import Gate
     from runner.store.run_folder import RunFolder
 
-RESUME = flag(
-    "--resume", group=Group.ACTIONS, metavar="DIR", help="measure the missing jobs of an interrupted run"
-)
+RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
 ALSO = (FAIL_ON, ACCEPT)  # flags of another action
 

@@ -13,10 +13,9 @@ from runner.plan.config import RunConfig
 from runner.plan.settings import read_row, row_at
 
 FLAG = flag(
-    "--merge",
+    "--merge=DIR",
     group=Group.ACTIONS,
     nargs="+",
-    metavar="DIR",
     help="join several runs, such as the parts of a plan, in a new folder (--output-dir)",
 )
 FLAGS = (FLAG,)

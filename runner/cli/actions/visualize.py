@@ -9,9 +9,8 @@ from harness.settings import Given, Group, flag
 from runner.cli.formats import formats_asked
 
 FLAG = flag(
-    "--visualize-logs",
+    "--visualize-logs=DIR",
     group=Group.ACTIONS,
-    metavar="DIR",
     help="build tables, files and plots of a run again from its records",
 )
 FLAGS = (FLAG,)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from dataclasses import replace
+from functools import partial
 
-from harness.devices import type_of
 from harness.schema import Environment, Job, of_environment
 from runner.errors import UsageError
-from runner.plan.compilers import ALWAYS_HERE, Usable
+from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments.spec import EnvSpec
 
 EAGER = "eager"
@@ -47,47 +46,34 @@ def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
         return tuple(jobs)
     environments = tuple(Environment(name=spec.name, python="", asked=spec.text) for spec in asked)
     return tuple(
-        dataclasses.replace(
-            job, candidates=candidates_in(job.candidates, environments), environments=environments
-        )
+        replace(job, candidates=candidates_in(job.candidates, environments), environments=environments)
         for job in jobs
     )
 
 
 def in_environments(
-    jobs: Sequence[Job], environments: Sequence[Environment], ask: Ask, *, skip: bool
+    jobs: Sequence[Job], environments: tuple[Environment, ...], ask: Ask, *, skip: bool
 ) -> tuple[Job, ...]:
     """The jobs for all environments, with the compilers that an environment lacks in ``unavailable``.
 
     Raises ``UsageError`` for a compiler that no environment has, unless ``skip``.
     """
-    ask = cache(ask)
-    return tuple(
-        dataclasses.replace(
-            job,
-            candidates=candidates_in(job.candidates, environments),
-            environments=tuple(environments),
-            unavailable=_refused(job, environments, ask, skip=skip),
-        )
-        for job in jobs
-    )
-
-
-def _refused(job: Job, environments: Sequence[Environment], ask: Ask, *, skip: bool) -> dict[str, str]:
-    """Candidate -> why it cannot be used."""
-    doubtful = tuple(name for name in job.candidates if name not in ALWAYS_HERE)
-    refused: dict[str, str] = {}
-    for name in doubtful:
-        reasons = {}
-        for environment in environments:
-            usable = ask(environment, type_of(job.device), doubtful)[name]
-            why = usable.refusal(name, job.case.mode.value)
-            if why is not None:
-                reasons[of_environment(name, environment.name)] = why
-        if len(reasons) == len(environments) and not skip:
-            why = next(iter(reasons.values()))
-            raise UsageError(
-                f"--compilers: in every environment {why}; leave it out, or add --skip-unavailable"
-            )
-        refused.update(reasons)
-    return refused
+    in_each = [with_availability(tuple(jobs), partial(ask, place), skip=True) for place in environments]
+    placed = []
+    for job, *alone in zip(jobs, *in_each, strict=True):
+        refused: dict[str, str] = {}
+        for name in job.candidates:
+            reasons = {
+                of_environment(name, environment.name): there.unavailable[name]
+                for environment, there in zip(environments, alone, strict=True)
+                if name in there.unavailable
+            }
+            if len(reasons) == len(environments) and not skip:
+                why = next(iter(reasons.values()))
+                raise UsageError(
+                    f"--compilers: in every environment {why}; leave it out, or add --skip-unavailable"
+                )
+            refused.update(reasons)
+        candidates = candidates_in(job.candidates, environments)
+        placed.append(replace(job, candidates=candidates, environments=environments, unavailable=refused))
+    return tuple(placed)

@@ -27,17 +27,15 @@ EXAMPLE = "write old=/path/to/python, torch==2.2.2 or old=torch==2.2.2"
 
 
 ENVS = flag(
-    "--envs",
+    "--envs=NAME=PYTHON",
     group=Group.ENVIRONMENTS,
-    metavar="NAME=PYTHON",
     many=True,
     help="a Python (old=/path/to/python) or requirements (torch==2.2.2) to measure in; if repeated, their "
     "rounds alternate: docs/HOWTO.md",
 )
 REFERENCE_ENV = flag(
-    "--reference-env",
+    "--reference-env=NAME",
     group=Group.ENVIRONMENTS,
-    metavar="NAME",
     help="the environment of --envs that the others are compared with (default: the first)",
 )
 
