@@ -42,7 +42,7 @@ class Column:
 
     ``meaning`` is its row in docs/DATAFRAMES.md; "": it shares the next row.
     ``source``: the attribute of a comparison, or of its parts (``record.parity.failed``), or a function.
-    A part that is None has no value.
+    A part that is None has no value. Of several words, a text has all, and another unit their number.
     """
 
     name: str
@@ -60,6 +60,8 @@ class Column:
         value = self.source(comparison) if callable(self.source) else _part(comparison, self.source)
         if isinstance(value, Enum):
             value = value.value
+        if isinstance(value, tuple):
+            value = "; ".join(value) if self.dtype == "string" else len(value)
         if self.dtype == "string":
             return str(value) if value not in (None, "") else None
         if self.dtype == "boolean":
@@ -97,27 +99,13 @@ def _value(name: str) -> Callable[[Comparison], Scalar]:
     return lambda comparison: comparison.value(name)
 
 
-def _count(comparison: Comparison, names: str) -> int | None:
-    parity = comparison.record.parity
-    return None if parity is None else len(getattr(parity, names))
-
-
-def _inputs(comparison: Comparison) -> str | None:
-    model = comparison.record.model
-    return None if model is None else "; ".join(model.input_shapes)
-
-
 COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
     {
         "compiler": lambda c: _parts(c)[0],
         "environment": lambda c: _parts(c)[1],
         "model": lambda c: case_name(c.record.job.case),
         "batch_size": lambda c: ran_batch(c.record),
-        "n": lambda c: c.n or None,
-        "input_shapes": _inputs,
         "changes": lambda c: " ".join(c.record.job.case.changes),
-        "tensors_sensitive": lambda c: _count(c, "sensitive_tensors"),
-        "tensors_not_judged": lambda c: _count(c, "noise_tensors"),
         "failure": _failure,
         "notes": lambda c: "; ".join(notes_of(c.record)),
         "torch": lambda c: c.record.environment.get("torch"),

@@ -406,7 +406,7 @@ class JobSession:
         is then repeated without this environment.
         """
         states, session = self._candidate_states, failed.session
-        here = [candidate for candidate in session.candidates if candidate in states]
+        here = [name for name in (session.part.eager, *session.compilers.values()) if name in states]
         blamed = session.compilers.get(failed.running)
         if blamed not in here:
             if not here:

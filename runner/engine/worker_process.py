@@ -177,13 +177,9 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
 
     def _lost(self) -> WorkerLost:
         self._wait(GRACE_S)
-        if self._process.poll() is None:
-            self._kill_group()
-            self._wait(None)
-            kind = "closed its pipe"
-        else:
-            kind = exit_name(self._process.returncode or 0)
-        activity = self._page.read()
+        code = self._process.poll()
+        activity = self._killed() if code is None else self._page.read()
+        kind = "closed its pipe" if code is None else exit_name(code)
         tail = log_tail(self._log, 0 if was_shortened(self._log) else self._call_begins)
         message = f"the worker ended ({kind}) during {_during(activity)}"
         message += f"; the end of its log: {tail}" if tail else ""

@@ -161,11 +161,6 @@ class WorkerSession:
         self._clock = clock
         self._deadline = clock() + timeout_s
 
-    @property
-    def candidates(self) -> list[str]:
-        """The variants of this session that have their own records."""
-        return [*([] if self.part.is_reference else [self.part.eager]), *self.compilers.values()]
-
     def extend(self, seconds: float) -> None:
         """Adds the time that the session has waited for other jobs to its time limit."""
         self._deadline += seconds

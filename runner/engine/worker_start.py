@@ -53,22 +53,17 @@ class ForkedProcess:
         return code
 
     def _ended_within(self, timeout: float | None) -> int | None:
-        if self.returncode is None:
-            try:
-                message = self._message(timeout)
+        if self.returncode is not None:
+            return self.returncode
+        with contextlib.suppress(HostLost):
+            message = self._host.receive(START_S if timeout is None else timeout)
+            if message is not None or timeout is not None:
                 self.returncode = None if message is None else int(message["ended"])
-            except HostLost:
-                # the kernel kills a worker when its host dies
-                self._host.close()
-                self.returncode = -signal.SIGKILL
+                return self.returncode
+        # the host is lost, or hangs: it should tell the end of a killed worker. Its end kills a worker
+        self._host.close()
+        self.returncode = -signal.SIGKILL
         return self.returncode
-
-    def _message(self, timeout: float | None) -> dict[str, int] | None:
-        """Raises ``HostLost`` also if a host hangs that should tell the end of a killed worker."""
-        message = self._host.receive(START_S if timeout is None else timeout)
-        if message is None and timeout is None:
-            raise HostLost
-        return message
 
 
 class Host:

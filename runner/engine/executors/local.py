@@ -202,13 +202,8 @@ class LocalExecutor:
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         ahead = jobs_ahead([item.job for item in work]) if self.ahead is None else self.ahead
         side_by_side = max((len(grouped(together, str)) for together in grouped(work, type_of)), default=1)
-        with HostPool(max(2, side_by_side * sessions(ahead))) as hosts:
-            pool = hosts if self.fork and forking_works() else None
-            yield from self._run(work, cases, stop, ahead, pool)
-
-    def _run(
-        self, work: Sequence[Work], cases: Cases, stop: Stop, ahead: int, pool: HostPool | None
-    ) -> Events:
+        hosts = HostPool(max(2, side_by_side * sessions(ahead)))
+        pool = hosts if self.fork and forking_works() else None
         shares: dict[str, tuple[int, ...]] = {}
 
         def measure(item: Work, tell: Tell, stopped: Stop, gate: Seat) -> Iterator[Record | Pause]:
@@ -226,17 +221,18 @@ class LocalExecutor:
             workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
             yield from measure_in_turns(item.job, context, log, workers)
 
-        for together in grouped(work, type_of):
-            if stop():
-                return
-            shares = cpu_shares(
-                sorted({item.job.device for item in together}),
-                usable_cpus(),
-                max(item.job.protocol.threads or 1 for item in together),
-            )
-            memory = FreeMemory(together[0].job.protocol.max_memory_bytes)
-            lanes = Lanes(self.measure or measure, stop, ahead=ahead, room=memory.suffices)
-            yield from lanes.run(grouped(together, str))
+        with hosts:
+            for together in grouped(work, type_of):
+                if stop():
+                    return
+                shares = cpu_shares(
+                    sorted({item.job.device for item in together}),
+                    usable_cpus(),
+                    max(item.job.protocol.threads or 1 for item in together),
+                )
+                memory = FreeMemory(together[0].job.protocol.max_memory_bytes)
+                lanes = Lanes(self.measure or measure, stop, ahead=ahead, room=memory.suffices)
+                yield from lanes.run(grouped(together, str))
 
 
 def cpu_shares(

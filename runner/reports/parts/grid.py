@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -96,18 +96,15 @@ def table_of(
     group: Callable[[T], object] = id,
 ) -> Table:
     """A row for each item. ``group``: items in succession with an equal value form a group."""
-    groups = groupby(items, key=group)
+    groups = (tuple(members) for _, members in groupby(items, key=group))
+    texts = ([_texts(members, column) for column in columns] for members in groups)
     return Table(
         title=title,
         header=tuple(column.header for column in columns),
         numbers=tuple(column.number for column in columns),
-        rows=tuple(row for _, members in groups for row in _rows(tuple(members), columns)),
+        rows=tuple(row for of_group in texts for row in zip(*of_group, strict=True)),
         droppable=tuple(droppable),
     )
-
-
-def _rows(members: Sequence[T], columns: Sequence[TextColumn[T]]) -> Iterator[tuple[str, ...]]:
-    return zip(*(_texts(members, column) for column in columns), strict=True)
 
 
 def _texts(members: Sequence[T], column: TextColumn[T]) -> list[str]:

@@ -27,10 +27,6 @@ NEVER = "not in the stream"
 TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
 
 
-def _parity(form: StartForm) -> str:
-    return status_word(form.status) if form.stored_bytes is not None else MISSING
-
-
 def process_tables(summary: Summary) -> tuple[Table, ...]:
     """What was measured in fresh processes: compilations, starts, changing shapes."""
     return (*compile_tables(summary), *start_up_tables(summary), *shape_tables(summary))
@@ -54,7 +50,7 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
         ),
         TextColumn("overtakes eager\nafter steps", overtaking_text, number=True),
         TextColumn("overtakes eager\nafter s", _overtaking_s, number=True),
-        TextColumn("parity", _parity),
+        TextColumn("parity", lambda form: MISSING if form.stored_bytes is None else status_word(form.status)),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
     droppable = (

@@ -22,6 +22,7 @@ from runner.analysis.digits import (
     share_text,
     significant,
 )
+from runner.analysis.estimate import Estimate
 from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, case_name, ran_batch, ran_case
 from runner.reports.parts.grid import NARROW_GAP, Number, Table, TextColumn, optional, table_of
@@ -132,6 +133,17 @@ def _number(
     return TextColumn(header, cell, number=True, once=once, key=key, value=value)
 
 
+def _speedup(key: str, name: str, estimate_of: Callable[[Comparison], Estimate | None]) -> SectionColumn:
+    """With its interval; rows are sorted by the factor alone."""
+
+    def factor(comparison: Comparison) -> float | None:
+        estimate = estimate_of(comparison)
+        return None if estimate is None else estimate.factor
+
+    header = f"{name}\n[95 % interval]"
+    return TextColumn(header, lambda c: estimate_text(estimate_of(c)), key=key, value=factor)
+
+
 LAYOUT = (
     *("model", "parameters", "input", "batch", "eager_ms", "candidate", "ms", "speedup", "eager_tflop"),
     *("tflop", "mfu", "eager_gb", "gb", "roof", "prefill", "prefill_speedup", "decode", "decode_speedup"),
@@ -153,26 +165,11 @@ FIXED: tuple[SectionColumn, ...] = (
     _number("eager_ms", "eager\nms", "baseline_ms", once=True),
     TextColumn("candidate", lambda c: compiler_name(c.compiler), key="candidate"),
     _number("ms", "ms", "candidate_ms"),
-    TextColumn(
-        "speedup\n[95 % interval]",
-        lambda c: estimate_text(c.estimate),
-        key="speedup",
-        value=lambda c: c.speedup,
-    ),
+    _speedup("speedup", "speedup", lambda c: c.estimate),
     _number("prefill", "prefill\nms", "candidate_prefill_ms"),
-    TextColumn(
-        "prefill speedup\n[95 % interval]",
-        lambda c: estimate_text(c.generation.prefill if c.generation else None),
-        key="prefill_speedup",
-        value=lambda c: c.generation.prefill.factor if c.generation else None,
-    ),
+    _speedup("prefill_speedup", "prefill speedup", lambda c: c.generation.prefill if c.generation else None),
     _number("decode", "decode\ntokens/s", "candidate_tokens_per_s"),
-    TextColumn(
-        "decode speedup\n[95 % interval]",
-        lambda c: estimate_text(c.generation.decode if c.generation else None),
-        key="decode_speedup",
-        value=lambda c: c.generation.decode.factor if c.generation and c.generation.decode else None,
-    ),
+    _speedup("decode_speedup", "decode speedup", lambda c: c.generation.decode if c.generation else None),
     _number("p", "p", "p_value"),
     _number("q", "q", "q_value"),
     TextColumn("verdict", lambda c: verdict_text(c, counts=c.passed), key="verdict"),

@@ -131,17 +131,13 @@ class Why:
         return tuple(tested for tested in self.causes if tested.state is State.EXPLAINED)
 
 
-def _part(ms: float | None, looked: Looked) -> float | None:
-    """Of the compiled step."""
-    return None if ms is None else ms / (looked.compiled.get(STEP) or 1)
-
-
 def proposals(looked: Looked) -> tuple[Proposal, ...]:
     """The causes whose signatures show, the most costly first, with the settings that remove them."""
     if not looked.compiled:  # the copy for looking failed
         return ()
-    ordered = sorted(causes(), key=lambda cause: -(cost_of(cause, looked) or 0.0))
-    shown = ((cause, cause.signature(looked)) for cause in ordered)
+    costs = [(cause, cost_of(cause, looked)) for cause in causes()]
+    costs.sort(key=lambda pair: -(pair[1] or 0.0))
+    shown = ((cause, ms, cause.signature(looked)) for cause, ms in costs)
     return tuple(
         Proposal(
             cause=cause.NAME,
@@ -149,9 +145,9 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
             evidence=evidence,
             settings=settings_of(cause, looked),
             metric=getattr(cause, "METRIC", ""),
-            part=_part(cost_of(cause, looked), looked),
+            part=None if ms is None else ms / (looked.compiled.get(STEP) or 1),
         )
-        for cause, evidence in shown
+        for cause, ms, evidence in shown
         if evidence
     )
 

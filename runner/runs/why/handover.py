@@ -42,7 +42,7 @@ def hand_over(folder: Path, trace: Path, why: Why) -> None:
 def entries(log: str) -> Iterator[tuple[str, str]]:
     """The name and the payload of each entry of a log of ``TORCH_TRACE``."""
     name, lines = "", list[str]()
-    for line in log.split("\n"):
+    for line in (*log.split("\n"), ""):  # the empty line ends the last entry
         if line.startswith("\t"):
             lines.append(line[1:])
             continue
@@ -51,8 +51,6 @@ def entries(log: str) -> Iterator[tuple[str, str]]:
         match, lines = _ENTRY.match(line), []
         entry = json.loads(match[1]) if match else {}
         name = entry.get("artifact", {}).get("name") or next(iter(entry), "")
-    if name:
-        yield name, "\n".join(lines) + "\n"
 
 
 def issue(why: Why) -> str:

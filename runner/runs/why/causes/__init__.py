@@ -5,7 +5,8 @@ A module has
     NAME                    the cause, in a few words
     SENTENCE                what happens, as a sentence
     signature(looked)       the evidence, as words; "" if the cause is not there
-    settings(looked)        optional: candidates that remove it, each the text between the brackets
+    SETTINGS                optional: candidates that remove it, each the text between the brackets
+    settings(looked)        optional: the same, where they depend on the look
     METRIC                  optional: a metric in us of a step, with ``_low`` and ``_high``: itself the pair
                             with and without the cause
     cost(looked)            optional: ms of the step that it may cost; the most costly causes are tested first
@@ -26,7 +27,7 @@ OF_DYNAMO = ("functorch.", "dynamo.")  # what every backend of torch.compile tak
 
 
 class Cause(Protocol):
-    """The interface of every module of this folder; ``settings`` and ``cost`` may be missing."""
+    """The interface of every module of this folder; what removes it, and ``cost``, may be missing."""
 
     NAME: str
     SENTENCE: str
@@ -48,6 +49,6 @@ def cost_of(cause: Cause, looked: Looked) -> float | None:
 
 def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
     """The settings that remove the cause; () if none is known."""
-    settings = getattr(cause, "settings", lambda _: ())(looked)
+    settings = getattr(cause, "settings", lambda _: getattr(cause, "SETTINGS", ()))
     every = "inductor" in looked.compiler
-    return tuple(setting for setting in settings if every or setting.startswith(OF_DYNAMO))
+    return tuple(setting for setting in settings(looked) if every or setting.startswith(OF_DYNAMO))

@@ -7,6 +7,7 @@ from runner.runs.why.looked import STEP, Looked
 
 NAME = "attention by another kernel"
 SENTENCE = "Attention is computed by another kernel than in eager."
+SETTINGS = ("pattern_matcher=False",)
 LEAST = 0.02  # of the step
 
 
@@ -15,7 +16,3 @@ def signature(looked: Looked) -> str:
     eager, compiled = (looked.ms(kernel, compiled=side) for side in (False, True))
     shows = max(eager, compiled) > LEAST * looked.compiled.get(STEP, 0.0) and not (eager and compiled)
     return f"fused attention {ms_text(eager)} -> {ms_text(compiled)} ms" if shows else ""
-
-
-def settings(looked: Looked) -> tuple[str, ...]:
-    return ("pattern_matcher=False",)

@@ -6,6 +6,7 @@ from runner.runs.why.looked import Looked
 
 NAME = "autotuning"
 SENTENCE = "Autotuning chose slower kernels."
+SETTINGS = ("max_autotune=False,coordinate_descent_tuning=False",)
 ON = ("max_autotune=true", "max_autotune=1", "mode=max")
 
 
@@ -14,7 +15,3 @@ def signature(looked: Looked) -> str:
     asked = [setting for setting in given if setting.lower().startswith(ON)]
     shows = asked or "autotune" in looked.compiler
     return f"autotuning is on ({', '.join(asked) or looked.compiler})" if shows else ""
-
-
-def settings(looked: Looked) -> tuple[str, ...]:
-    return ("max_autotune=False,coordinate_descent_tuning=False",)

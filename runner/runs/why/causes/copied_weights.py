@@ -9,6 +9,7 @@ from runner.runs.why.looked import Looked
 
 NAME = "weights copied in every step"
 SENTENCE = "Weights are copied into another order in every step."
+SETTINGS = ("freezing=True",)
 
 
 def signature(looked: Looked) -> str:
@@ -16,10 +17,6 @@ def signature(looked: Looked) -> str:
     if looked.record.job.case.mode is Mode.TRAINING or not ms:
         return ""
     return f"copies alone in {counted(len(looked.kernels('copy')), 'kernel')} ({ms_text(ms)} ms)"
-
-
-def settings(looked: Looked) -> tuple[str, ...]:
-    return ("freezing=True",)
 
 
 def cost(looked: Looked) -> float:

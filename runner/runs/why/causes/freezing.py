@@ -6,6 +6,7 @@ from runner.runs.why.looked import Looked
 
 NAME = "freezing"
 SENTENCE = "Freezing chose slower kernels for packed weights."
+SETTINGS = ("freezing=False",)
 ON = ("freezing=true", "freezing=1")
 
 
@@ -14,7 +15,3 @@ def signature(looked: Looked) -> str:
     given = (*options.inductor_config, *looked.settings)
     frozen = options.freezing or any(setting.lower() in ON for setting in given)
     return "freezing is on" if frozen else ""
-
-
-def settings(looked: Looked) -> tuple[str, ...]:
-    return ("freezing=False",)

@@ -10,6 +10,7 @@ SENTENCE = (
     "inductor runs convolutions in another memory format than eager: it copies tensors, "
     "or convolutions or the kernels beside them are slower in that order."
 )
+SETTINGS = ("layout_optimization=False", "force_layout_optimization=True")
 CONVOLUTION = r"(?:aten|mkldnn)::\w*conv\w*"
 GROWN = 1.05  # of eager's time
 LEAST = 0.02  # of the step
@@ -24,10 +25,6 @@ def signature(looked: Looked) -> str:
         return f"convolutions and copies {ms_text(before)} -> {ms_text(convolutions)} ms"
     ms = _longest_ms(looked)
     return f"beside convolutions, a single kernel takes {ms_text(ms)} ms" if ms > LONG * step else ""
-
-
-def settings(looked: Looked) -> tuple[str, ...]:
-    return ("layout_optimization=False", "force_layout_optimization=True")
 
 
 def cost(looked: Looked) -> float:

@@ -7,6 +7,7 @@ from runner.runs.why.looked import Looked
 
 NAME = "saved tensors"
 SENTENCE = "The partition saves or recomputes too much for the backward."
+SETTINGS = ("functorch.activation_memory_budget=0.5",)
 GROWN = 1.1
 
 
@@ -14,7 +15,3 @@ def signature(looked: Looked) -> str:
     training = looked.record.job.case.mode is Mode.TRAINING
     ratio = looked.number("candidate_peak_memory_bytes") / (looked.number("baseline_peak_memory_bytes") or 1)
     return f"the compiled step needs {ratio:.2f} times eager's memory" if training and ratio > GROWN else ""
-
-
-def settings(looked: Looked) -> tuple[str, ...]:
-    return ("functorch.activation_memory_budget=0.5",)
