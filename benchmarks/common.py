@@ -30,8 +30,8 @@ def words_of(known: Iterable[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         words = text.split(",")
         if unknown := [word for word in words if word not in known]:
-            words = ", ".join(filter(None, known))
-            raise argparse.ArgumentTypeError(f"{' and '.join(map(repr, unknown))}: none of {words}")
+            choices = ", ".join(filter(None, known))
+            raise argparse.ArgumentTypeError(f"{' and '.join(map(repr, unknown))}: none of {choices}")
         return [word for word in words if word]
 
     return parse

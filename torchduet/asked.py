@@ -19,7 +19,7 @@ from harness.backends import (
 )
 from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
-from harness.schema import Job, Mode, Protocol
+from harness.schema import BASELINE, Job, Mode, Protocol
 from harness.settings import Kind, placed
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
@@ -141,7 +141,7 @@ def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
     labels: dict[int, str] = {}
     for fn in {id(fn): fn for fn in functions}.values():
         plain = safe_label(getattr(fn, "__name__", type(fn).__name__))
-        taken = {*labels.values(), *backend_names()}
+        taken = {BASELINE, *labels.values(), *backend_names()}
         numbered = (f"{plain}-{number}" for number in itertools.count(2))
         labels[id(fn)] = next(label for label in itertools.chain([plain], numbered) if label not in taken)
     return labels

@@ -13,9 +13,12 @@ from harness.backends.shared import captured, inductor
 from harness.program import Compiled, Program
 
 MODES = captured.INFERENCE
-why_unavailable = inductor.why_unavailable
 SETTINGS = ("inductor", "mode", "decompose")
 PACKAGES = True
+
+
+def why_unavailable(device_type: str) -> str | None:
+    return captured.why_unavailable(device_type) or inductor.why_unavailable(device_type)
 
 
 def compile(program: Program, package: Path | None = None) -> Compiled:  # noqa: A001 - every backend's name

@@ -9,6 +9,7 @@ from harness.backends.shared import captured
 from harness.program import Compiled, Program
 
 MODES = captured.INFERENCE
+why_unavailable = captured.why_unavailable
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers

@@ -78,7 +78,7 @@ def _session(path: str, options: Any, provider: str, device: Device) -> Any:
 
 def why_unavailable(device_type: str) -> str | None:
     install = "onnxruntime-gpu onnx onnxscript" if device_type == "cuda" else "onnxruntime onnx onnxscript"
-    why = why_missing(install, "onnxruntime", "onnx", "onnxscript")
+    why = captured.why_unavailable(device_type) or why_missing(install, "onnxruntime", "onnx", "onnxscript")
     if why is not None:
         return why
     import onnxruntime

@@ -83,4 +83,4 @@ def _taken(openvino: Any, result: Any) -> torch.Tensor:
 def why_unavailable(device_type: str) -> str | None:
     if device_type != "cpu":
         return "OpenVINO compiles for the CPU here"
-    return why_missing("openvino", "openvino")
+    return captured.why_unavailable(device_type) or why_missing("openvino", "openvino")

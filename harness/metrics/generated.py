@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -60,9 +60,12 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         if save is not None:
             save(code)
 
-    def checked(manager: Any, f_code: Any, output_graph: Any, *rest: Any, **named: Any) -> None:
-        init(manager, f_code, output_graph, *rest, **named)
-        checks.append(cost_of(manager.guard_manager, output_graph.local_scope))
+    def checked(manager: Any, *given: Any, **named: Any) -> None:
+        init(manager, *given, **named)
+        # the graph's place among the arguments depends on torch
+        graph: Any = next((x for x in (*given, *named.values()) if hasattr(x, "local_scope")), None)
+        with suppress(AttributeError):  # a torch with other names must not lose the compilation
+            checks.append(cost_of(manager.guard_manager, graph.local_scope))
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(GraphLowering, "save_output_code", staticmethod(saved)))

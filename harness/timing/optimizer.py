@@ -50,7 +50,8 @@ class Update:
     ) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
         make = optimizer or partial(CLASSES[protocol.optimizer], lr=LEARNING_RATE)
-        self._optimizer = self._checked(_result_of("optimizer", make, list(self.weights.values())))
+        whose = "optimizer" if optimizer else f"optimizer {protocol.optimizer}"
+        self._optimizer = self._checked(_result_of(whose, make, list(self.weights.values())))
         for group in self._optimizer.param_groups if protocol.scheduler == "tensor" else ():
             group["lr"] = torch.tensor(group["lr"])
         self._scale, self._clip = scale, protocol.clip_grad_norm

@@ -1,4 +1,4 @@
-"""A candidate's own settings: ``inductor[fallback_random=True,dynamo.cache_size_limit=4]``.
+"""A candidate's own settings: ``inductor[fallback_random=True,dynamo.recompile_limit=4]``.
 
     KEY=VALUE               of torch._inductor.config
     dynamo.KEY=VALUE        of torch._dynamo.config
@@ -24,7 +24,7 @@ from unittest.mock import patch
 import torch
 
 from harness.backends.shared.around import SETTLING_CALLS, inside
-from harness.backends.shared.options import inductor_settings, settings_of
+from harness.backends.shared.options import inductor_modes, inductor_settings, settings_of
 from harness.program import Compile, Compiled, Program
 from harness.settings import choice
 
@@ -56,9 +56,10 @@ class OwnSettings:
             if self.kept:
                 from torch._inductor import decomposition
 
-                # the cache of AOTAutograd does not know the table of decompositions
-                cache = {"enable_autograd_cache": False}
-                stack.enter_context(importlib.import_module(MODULES["functorch"]).patch(cache))
+                functorch: Any = importlib.import_module(MODULES["functorch"])
+                # the cache of AOTAutograd, which an old torch lacks, does not know the table
+                if hasattr(functorch, "enable_autograd_cache"):
+                    stack.enter_context(functorch.patch({"enable_autograd_cache": False}))
                 for table in (decomposition.decompositions, decomposition.fast_random_decomps()):
                     stack.enter_context(patch.dict(table))
                     for operator in self.kept:
@@ -92,9 +93,7 @@ def own_settings(settings: Sequence[str], takes: Sequence[str]) -> OwnSettings:
         elif kind == "decompose":
             kept += _overloads(name)
         elif kind == "mode":
-            from torch._inductor import list_mode_options
-
-            modes = list_mode_options()
+            modes = inductor_modes()
             inductor += [f"{k}={v}" for k, v in modes[choice("mode", modes).read(value)].items()]
         elif kind in MODULES:
             patches.setdefault(MODULES[kind], {}).update(settings_of([f"{name}={value}"], MODULES[kind]))

@@ -86,6 +86,8 @@ def check(name: str, files: Iterable[str]) -> None:
 
 def registered_names() -> tuple[str, ...]:
     """Every name that ``torch.compile`` knows, including its debugging backends."""
+    import torch._dynamo  # torch 2.0 does not import it
+
     # torch <= 2.0 does not list entry points
     return tuple(dict.fromkeys((*torch._dynamo.list_backends(exclude_tags=()), *installed_names())))
 

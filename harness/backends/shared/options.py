@@ -42,6 +42,15 @@ def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple
     )
 
 
+def inductor_modes(*mode: str) -> dict[str, Any]:
+    """The settings of this mode, or of each mode. ``ValueError`` if this torch has none."""
+    inductor: Any = importlib.import_module("torch._inductor")
+    if not hasattr(inductor, "list_mode_options"):
+        raise ValueError(f"torch {torch.__version__} has no modes of inductor: leave the mode out")
+    modes: dict[str, Any] = inductor.list_mode_options(*mode)
+    return modes
+
+
 def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
     """``("max_autotune=true",)`` as a dictionary for ``torch.compile(options=...)``.
 
@@ -56,7 +65,10 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
     if not pairs:
         return {}
     config: Any = importlib.import_module(module)
-    owner, known = owner or module, config.get_config_copy()
+    # torch 2.0 has no get_config_copy, and torch before 2.6 no get_type
+    known = config.get_config_copy() if hasattr(config, "get_config_copy") else config.to_dict()
+    kind_of = getattr(config, "get_type", lambda key: object if known[key] is None else type(known[key]))
+    owner = owner or module
     settings = {}
     for pair in pairs:
         key, _, text = pair.partition("=")
@@ -65,7 +77,7 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
             close += [k for k in sorted(known) if key.lower() in k.lower() and k not in close]
             hint = f"; the closest are {', '.join(close[:3])}" if close else ""
             raise ValueError(f"{owner} has no setting called {key!r}{hint}")
-        settings[key] = _value(f"{owner}'s {key}", text, config.get_type(key), known[key])
+        settings[key] = _value(f"{owner}'s {key}", text, kind_of(key), known[key])
     return settings
 
 

@@ -57,9 +57,11 @@ def settled(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     Dynamo's graph modules are lazy: the code of ``forward`` is generated at the first call. Scripting such a
     module before this call fails with "method cannot be used as a value".
     """
-    from torch.fx._lazy_graph_module import _force_skip_lazy_graph_module
-
-    with _force_skip_lazy_graph_module():
+    try:
+        from torch.fx._lazy_graph_module import _force_skip_lazy_graph_module as not_lazy
+    except ImportError:  # before torch 2.3, no graph module is lazy
+        return torch.fx.GraphModule(graph, graph.graph)
+    with not_lazy():
         return torch.fx.GraphModule(graph, graph.graph)
 
 
