@@ -29,6 +29,7 @@ from harness.tensors import (
     module_in_channels_last,
     named_leaves,
     named_tensors,
+    storages,
 )
 from harness.timing.blocks import checkpoint_activations
 from harness.timing.exact import InFp64
@@ -436,9 +437,7 @@ class Variant:
         tensors += [state for _, state in self._update.state()] if self._update is not None else []
         own = self.program.args, self.program.kwargs, self.program.target
         tensors += [t for _, t in named_tensors(own, "given")]
-        parts = [part for tensor in tensors for _, part in inner_tensors("", tensor)]
-        plain = [part.untyped_storage() for part in parts if part.layout is torch.strided]
-        return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+        return sum(storages(part for tensor in tensors for _, part in inner_tensors("", tensor)).values())
 
 
 def _named_results(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:
