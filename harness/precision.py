@@ -7,7 +7,7 @@ limits of parity are multiples of it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +99,7 @@ def facts() -> dict[str, Scalar]:
     """torch's settings that change the speed or the rounding of its libraries, for a record's environment."""
     matmul, cudnn = _switches()
     return {
-        "matmul_precision": _matmul_precision(),
+        "matmul_precision": _told(torch.get_float32_matmul_precision),
         "matmul_allow_tf32": matmul,
         "cudnn_allow_tf32": cudnn,
         **{f"cudnn_{kind}_precision": _newer_of(kind) for kind in ("conv", "rnn")},
@@ -114,23 +114,18 @@ def _newer_of(kind: str) -> str | None:
     return getattr(getattr(torch.backends.cudnn, kind, None), "fp32_precision", None)
 
 
-def _matmul_precision() -> str | None:
+def _told(read: Callable[[], Any]) -> Any:
     """None if torch refuses to tell, because its older and its newer settings were both used."""
     try:
-        return torch.get_float32_matmul_precision()
+        return read()
     except RuntimeError:
         return None
 
 
 def _switches() -> tuple[bool | None, bool | None]:
-    """Whether products and convolutions may use TF32; None if torch refuses to tell, as above."""
-    states: list[bool | None] = []
-    for place in (torch.backends.cuda.matmul, torch.backends.cudnn):
-        try:
-            states.append(bool(place.allow_tf32))
-        except RuntimeError:
-            states.append(None)
-    return states[0], states[1]
+    """Whether products and convolutions may use TF32; None if torch refuses to tell."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    return _told(lambda: matmul.allow_tf32), _told(lambda: cudnn.allow_tf32)
 
 
 @contextlib.contextmanager

@@ -88,6 +88,12 @@ def inner_tensors(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.
         yield from inner_tensors(f"{name}.{part}", getattr(tensor, part))
 
 
+def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
+    """Address -> bytes of each storage of the dense tensors. Other layouts have no storage of their own."""
+    dense = [tensor.untyped_storage() for tensor in tensors if tensor.layout is torch.strided]
+    return {storage.data_ptr(): storage.nbytes() for storage in dense}
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """The first names, in a sentence: ``a, b, c and 2 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

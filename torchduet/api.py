@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -45,8 +45,9 @@ from torchduet.result import Result
 if TYPE_CHECKING:
     import torch
 
+    from harness.program import Compilers
     from harness.workload import Workload
-    from torchduet.asked import Compile, Given
+    from torchduet.asked import Given
 
 MODES = (Mode.TRAINING.value, Mode.INFERENCE.value)
 NOT_ISOLATED = (
@@ -151,7 +152,7 @@ def compare(
 
 def _records(
     workload: Workload | None,
-    here: Mapping[str, Compile],
+    here: Compilers,
     progress: bool | None,
     notes: tuple[tuple[str, ...], tuple[str, ...]],
     job: Job,
@@ -178,7 +179,7 @@ def _records(
 
 
 def _measured(
-    job: Job, workload: Workload | None, here: Mapping[str, Compile], folder: RunFolder, log: Path, seen: View
+    job: Job, workload: Workload | None, here: Compilers, folder: RunFolder, log: Path, seen: View
 ) -> Iterator[Record]:
     """The records of worker processes for a model by name, else of this process."""
     place = Place(logs={"": folder.relative(log)}, folder=log.parent)

@@ -34,10 +34,9 @@ from torchduet.advice import HOLDERS, in_python
 if TYPE_CHECKING:
     import torch
 
-    from harness.program import Compiled, Program
+    from harness.program import Compile
     from harness.workload import Workload
 
-    Compile = Callable[[Program], Compiled]
     Given = str | Callable[..., Any]
 
 ARGUMENTS = Names({"modes": "mode", "dtypes": "dtype", "devices": "device"})

@@ -17,8 +17,8 @@ from harness.schema import Case, Job
 from harness.worker.status_page import Activity
 
 if TYPE_CHECKING:
+    from harness.program import Compilers
     from harness.workload import Workload
-    from torchduet.asked import Compile
 
 
 @dataclass
@@ -29,7 +29,7 @@ class LocalWorker:
     """
 
     build: Callable[[Case], Workload]
-    compilers: Mapping[str, Compile]
+    compilers: Compilers
     log: Path
     tell: Callable[[Activity], object]
     _answer: Callable[[dict[str, Any]], Any] | None = None

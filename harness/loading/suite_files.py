@@ -21,7 +21,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -66,16 +66,14 @@ def load_suite(name: str) -> Suite:
 
 
 def cases_of(name: str, setting: Setting, models: Sequence[str] | None = None) -> tuple[Case, ...]:
-    """The curated cases of a suite, or those of these models of its library."""
+    """The curated cases of a suite, or those of these models of its library, with lists as tuples.
+
+    ``TypeError`` or ``ValueError`` if one cannot be measured.
+    """
     suite: Any = load_suite(name)
     offered = suite.cases(setting) if models is None else [suite.case_for(m, setting) for m in models]
-    return checked_cases(offered, name, setting)
-
-
-def checked_cases(offered: Iterable[object], suite: str, setting: Setting) -> tuple[Case, ...]:
-    """The cases, with lists as tuples. ``TypeError`` or ``ValueError`` if one cannot be measured."""
-    cases = tuple(_checked(case, suite, setting) for case in offered)
-    twice = [name for name, count in Counter(case.name for case in cases).items() if count > 1]
+    cases = tuple(_checked(case, name, setting) for case in offered)
+    twice = [model for model, count in Counter(case.name for case in cases).items() if count > 1]
     if twice:
         raise ValueError(f"cases() gave {twice[0]!r} more than once")
     return cases

@@ -32,7 +32,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -221,11 +221,8 @@ def _own_errors_logged(name: str, context: AbstractContextManager[Any]) -> Itera
     try:
         yield entered
     except BaseException:
-        try:
+        with suppress(Exception):  # usually the observed error itself
             context.__exit__(*sys.exc_info())
-        except BaseException as error:  # usually the observed error itself
-            if not isinstance(error, Exception):
-                raise
         raise
     with _logged(name):
         context.__exit__(None, None, None)

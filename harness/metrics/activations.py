@@ -5,7 +5,7 @@ Bytes without parameters, buffers and inputs; each storage counts once. Only in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,11 +34,11 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
         return
     import torch
 
-    from harness.tensors import named_tensors
+    from harness.tensors import named_tensors, storages
 
     program = ended.variants[BASELINE].program
     given = [tensor for _, tensor in named_tensors((program.args, program.kwargs, program.target), "given")]
-    before = _storages([*program.module.parameters(), *program.module.buffers(), *given])
+    before = storages([*program.module.parameters(), *program.module.buffers(), *given])
     saved: list[torch.Tensor] = []  # keeps the tensors alive, so that no address is reused during the step
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -47,13 +47,5 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield
-    numbers["saved_activation_bytes"] = sum(b for at, b in _storages(saved).items() if at not in before)
+    numbers["saved_activation_bytes"] = sum(b for at, b in storages(saved).items() if at not in before)
     saved.clear()
-
-
-def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
-    """Address -> bytes of each storage of the dense tensors. Other layouts have no storage of their own."""
-    import torch
-
-    dense = [tensor for tensor in tensors if tensor.layout is torch.strided]
-    return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in dense}

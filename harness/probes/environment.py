@@ -39,16 +39,9 @@ def packages() -> Dict[str, Any]:  # noqa: UP006
             facts[name] = None
     try:
         import torch
-    except ModuleNotFoundError as error:
-        missing = error.name == "torch"
-        facts["torch_error"] = "" if missing else "{}: {}".format(type(error).__name__, error)  # noqa: UP032
-        return facts
-    except BaseException as error:
-        facts["torch_error"] = "{}: {}".format(type(error).__name__, error)  # noqa: UP032
-        return facts
-    facts["torch"] = getattr(torch, "__version__", None)
-    facts["torch_file"] = os.path.realpath(torch.__file__ or "")
-    try:
+
+        facts["torch"] = getattr(torch, "__version__", None)
+        facts["torch_file"] = os.path.realpath(torch.__file__ or "")
         facts["torch"] = str(torch.__version__)
         facts["torch_git"] = torch.version.git_version
         from harness import devices
@@ -58,7 +51,8 @@ def packages() -> Dict[str, Any]:  # noqa: UP006
         facts["devices"] = devices.counts()
         float(torch.ones(2).sum())
     except BaseException as error:
-        facts["torch_error"] = "{}: {}".format(type(error).__name__, error)  # noqa: UP032
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        facts["torch_error"] = "" if missing else "{}: {}".format(type(error).__name__, error)  # noqa: UP032
     return facts
 
 

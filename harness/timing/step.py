@@ -29,6 +29,7 @@ from harness.tensors import (
     module_in_channels_last,
     named_leaves,
     named_tensors,
+    storages,
 )
 from harness.timing.blocks import checkpoint_activations
 from harness.timing.exact import InFp64
@@ -207,11 +208,8 @@ class Variant:
         self.whole = False  # whether the whole step is compiled
         self._forward = program.forward()
         self._batch = self._batch_of(self._forward)
-        self._lap: Lap = lambda: None
-        self._forced: torch.Tensor | None = None
-        self._observed = False
         self._of_smaller: dict[str, torch.Tensor] = {}  # results of the smaller batches of an observed step
-        self.step = self._make_step()
+        self.drive_with()
         self.graph_bytes: int | None = 0  # memory that its CUDA graphs keep; None: unknown
         self._initial: dict[str, torch.Tensor] = {}
         self.remember()
@@ -221,7 +219,7 @@ class Variant:
         self._forward, self._batch = forward, self._batch_of(forward)
         if compile_batch is not None:
             self._batch, self.whole = compile_batch(self._batch), True
-        self.step = self._make_step()
+        self.drive_with()
 
     def with_inputs(self, workload: Workload) -> Variant:
         """The same module and forward with the workload's inputs. Not of a step that updates or is whole."""
@@ -231,7 +229,7 @@ class Variant:
         )
         variant.program = dataclasses.replace(self.program, **given)
         variant._of_smaller = {}  # noqa: SLF001 - of this class
-        variant.step = variant._make_step()  # noqa: SLF001
+        variant.drive_with()
         variant.remember()
         return variant
 
@@ -255,18 +253,16 @@ class Variant:
             return self.program.module(*self.program.args, **self.program.kwargs)
 
     def drive_with(
-        self, lap: Lap | None = None, forced: torch.Tensor | None = None, *, observed: bool = False
+        self, lap: Lap = lambda: None, forced: torch.Tensor | None = None, *, observed: bool = False
     ) -> None:
-        """Sets the ``lap`` and the ``forced`` tokens of a driven step (see ``harness.workload.Drive``).
+        """Makes the step. ``lap`` and ``forced`` are of a driven one (see ``harness.workload.Drive``).
 
         ``observed``: the results of smaller batches, and the present weights, are kept for ``results``.
         """
-        self._lap = lap or (lambda: None)
-        self._forced = forced
-        self._observed = observed
         if observed and self._update is not None:
             self._update.begin()
-        self.step = self._make_step()
+        see = self._seeing(observed=observed)
+        self.step = self._switching(self._step_of(self._forward, self._batch, lap, forced, see))
 
     def timed(self, laps: LapClock) -> Callable[[], object]:
         """The step for the rounds. A driven step reports its prefill to ``laps``."""
@@ -325,10 +321,6 @@ class Variant:
         if program.drive is not None:
             return driven_step
         return training_step if program.training else inference_step
-
-    def _make_step(self) -> Step:
-        step = self._step_of(self._forward, self._batch, self._lap, self._forced, self._seeing())
-        return self._switching(step)
 
     def _switching(self, step: Step) -> Step:
         """The step after the switch to the variant's own TF32, where variants differ in it."""
@@ -400,9 +392,9 @@ class Variant:
         self._of_smaller.clear()
         return kept
 
-    def _seeing(self) -> Callable[[int, Any, Any], None]:
+    def _seeing(self, *, observed: bool) -> Callable[[int, Any, Any], None]:
         """Keeps the results of the smaller batches of an observed step."""
-        smaller = len(smaller_inputs(self.program)) if self._observed else 0
+        smaller = len(smaller_inputs(self.program)) if observed else 0
         kept = self._of_smaller  # not self, as above
 
         def see(place: int, loss: Any, output: Any) -> None:
@@ -436,9 +428,7 @@ class Variant:
         tensors += [state for _, state in self._update.state()] if self._update is not None else []
         own = self.program.args, self.program.kwargs, self.program.target
         tensors += [t for _, t in named_tensors(own, "given")]
-        parts = [part for tensor in tensors for _, part in inner_tensors("", tensor)]
-        plain = [part.untyped_storage() for part in parts if part.layout is torch.strided]
-        return sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+        return sum(storages(part for tensor in tensors for _, part in inner_tensors("", tensor)).values())
 
 
 def _named_results(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:

@@ -23,14 +23,19 @@ ATTENTION = {"attention", "full_attention", "sliding_attention", "chunked_attent
 
 
 class CachedDecoder(nn.Module, ABC):
-    """A model with the cache of one generation.
+    """A model of transformers with the cache of one generation, which has room for ``length`` tokens.
 
+    ``decoder``: the part of the model that reads the tokens.
     ``forward`` reads tokens, (batch, n), behind those read since ``begin`` and gives the logits of the
     one that follows, (batch, vocabulary). Its first call gets all of the workload's arguments.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: Any, length: int, decoder: nn.Module) -> None:
         super().__init__()
+        self.model: Any = model
+        self.length = length
+        # Until transformers 5.0 a static cache is told where to write; a model's own guess breaks the graph.
+        self._takes_places = "cache_position" in inspect.signature(decoder.forward).parameters
         # No buffers: the cache is neither a result to compare nor a state to put back.
         self.cache: Any = None
 
@@ -47,17 +52,13 @@ class CachedDecoder(nn.Module, ABC):
 
 
 class CausalDecoder(CachedDecoder):
-    """A causal language model of transformers, with room for ``length`` tokens."""
+    """A causal language model."""
 
     def __init__(self, model: nn.Module, length: int) -> None:
-        super().__init__()
-        self.model: Any = model
-        self.length = length
+        super().__init__(model, length, model)
         accepted = inspect.signature(model.forward).parameters
         self._options = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self._takes_positions = "position_ids" in accepted
-        # Until transformers 5.0 a static cache is told where to write; a model's own guess breaks the graph.
-        self._takes_places = "cache_position" in accepted
 
     def make_cache(self, args: tuple[Tensor, ...]) -> Any:
         from transformers import DynamicCache
@@ -208,18 +209,14 @@ def causal_workload(
 
 
 class WhisperTranscriber(CachedDecoder):
-    """``WhisperForConditionalGeneration`` with room for ``length`` tokens.
+    """``WhisperForConditionalGeneration``.
 
     The first call of ``forward`` gets the sound's features, too: (batch, mel bins, frames). It encodes
     them and fills the cache of the cross-attention.
     """
 
     def __init__(self, model: Any, length: int) -> None:
-        super().__init__()
-        self.model: Any = model
-        self.length = length
-        # as in CausalDecoder
-        self._takes_places = "cache_position" in inspect.signature(model.model.decoder.forward).parameters
+        super().__init__(model, length, model.model.decoder)
 
     def make_cache(self, args: tuple[Tensor, ...]) -> Any:
         from transformers import DynamicCache, EncoderDecoderCache

@@ -5,6 +5,7 @@ published --(cut to scale)--(user's changes)--> configuration --(dropout, caches
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -201,15 +202,11 @@ def _must_have(part: Any, key: str, dotted: str) -> None:
 
 def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Both tables, merged recursively; ``over`` wins. A copy, because transformers changes its input."""
-    merged: dict[str, Any] = {}
-    for key in (*under, *(key for key in over if key not in under)):
-        low, high = under.get(key), over.get(key)
-        if isinstance(low, Mapping) and (isinstance(high, Mapping) or key not in over):
-            merged[key] = _merge(low, high or {})
-        elif isinstance(high, Mapping):
-            merged[key] = _merge(high, {})
-        else:
-            merged[key] = over.get(key, low)
+    merged = copy.deepcopy(dict(under))
+    for key, high in over.items():
+        low = merged.get(key)
+        inner = low if isinstance(low, Mapping) else {}
+        merged[key] = _merge(inner, high) if isinstance(high, Mapping) else high
     return merged
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -126,11 +127,8 @@ def _random_weights(*, keep: bool) -> Iterator[None]:
     def verify(kind: Any, weights: Any) -> Any:
         return published.__func__(kind, weights) if ".detection." in kind.__module__ else None
 
-    kinds.verify = classmethod(verify)
-    try:
+    with patch.object(kinds, "verify", classmethod(verify)):
         yield
-    finally:
-        kinds.verify = published
 
 
 def why_not_built(error: BaseException, root: Path) -> str:

@@ -27,20 +27,16 @@ def with_fuser(forward: Forward, program: Program) -> Forward:
     fuser = program.options.fuser
     if fuser is None:
         return forward
-    on_cuda = any(p.is_cuda for p in program.module.parameters())
-    why = why_no_fuser(fuser, "cuda" if on_cuda else "cpu")
-    if why is not None:
-        raise RuntimeError(why)
-    return around(forward, lambda: cast("Any", torch.jit).fuser(FUSERS[fuser]), calls=SETTLING_CALLS)
-
-
-def why_no_fuser(fuser: str, device_type: str) -> str | None:
-    """Why TorchScript cannot use this fuser here; None if it can."""
     if fuser == "nvfuser":
-        return "PyTorch 2.2 removed NVFuser from TorchScript; the compiler thunder still has it (CUDA)"
-    if device_type == "cpu" and not torch._C._llvm_enabled():
-        return "this torch was built without LLVM, which the fuser NNC needs on a CPU; leave --nnc out"
-    return None
+        raise RuntimeError(
+            "PyTorch 2.2 removed NVFuser from TorchScript; the compiler thunder still has it (CUDA)"
+        )
+    on_cuda = any(p.is_cuda for p in program.module.parameters())
+    if not on_cuda and not torch._C._llvm_enabled():
+        raise RuntimeError(
+            "this torch was built without LLVM, which the fuser NNC needs on a CPU; leave --nnc out"
+        )
+    return around(forward, lambda: cast("Any", torch.jit).fuser(FUSERS[fuser]), calls=SETTLING_CALLS)
 
 
 @contextmanager
