@@ -50,12 +50,16 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Of one step's output. ``aliases``: the inputs, weights and buffers that share a tensor's memory."""
+    """Of one step's output. ``aliases``: the inputs, weights and buffers that share a tensor's memory.
+
+    ``together``: the other outputs that do.
+    """
 
     leaves: Mapping[str, Any]
     shapes: Mapping[str, tuple[torch.Size, torch.dtype]]
     strides: Mapping[str, tuple[int, ...]]
     aliases: Mapping[str, frozenset[str]]
+    together: Mapping[str, frozenset[str]]
 
     @classmethod
     def of(cls, variant: Variant, output: Any) -> Form:
@@ -67,11 +71,15 @@ class Form:
         tensors = dict(named_tensors(output, "output"))
         plain = {n: v for n, v in named_leaves(output, "output") if isinstance(v, PLAIN)}
         strided = {n: t for n, t in tensors.items() if t.layout is torch.strided and t.numel()}
+        outputs = dict[int, set[str]]()
+        for name, tensor in strided.items():
+            outputs.setdefault(_address(tensor), set()).add(name)
         return cls(
             leaves=plain,
             shapes={name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()},
             strides={name: _strides(tensor) for name, tensor in strided.items()},
             aliases={name: frozenset(owners.get(_address(t), ())) for name, t in strided.items()},
+            together={name: frozenset(outputs[_address(t)] - {name}) for name, t in strided.items()},
         )
 
     def wrong_in(self, candidate: Form) -> Iterator[tuple[str, str]]:
@@ -81,14 +89,23 @@ class Form:
             if type(other) is not type(value) or str(other) != str(value):
                 yield name, f"{other!r} instead of {value!r}"
         for name in self.shapes.keys() & candidate.shapes.keys():
-            ours, theirs = (" ".join(map(str, form.shapes[name])) for form in (self, candidate))
-            if ours != theirs:
-                yield name, f"{theirs} instead of {ours}"
+            (shape, dtype), (ours, kind) = candidate.shapes[name], self.shapes[name]
+            if shape != ours:
+                yield name, f"shape {tuple(shape)} instead of {tuple(ours)}"
+            elif dtype != kind:
+                yield name, f"dtype {dtype} instead of {kind}"
         for name in self.aliases.keys() & candidate.aliases.keys():
             before, now = self.aliases[name], candidate.aliases[name]
             if bool(before) != bool(now):
                 which = ", ".join(sorted(before or now)[:3])
                 yield name, f"{'no longer ' if before else ''}shares its memory with {which}"
+
+    def shared_outputs(self, candidate: Form) -> str:
+        """A note on an output that shares the memory of another one as eager's does not; "" if none does."""
+        for name in self.together.keys() & candidate.together.keys():
+            for other in sorted(candidate.together[name] - self.together[name]):
+                return f"{other} shares its memory with {name}, unlike eager's: a change of one changes both"
+        return ""
 
     def other_strides(self, candidate: Form) -> str:
         """A note on outputs with another layout; "" if there are none."""

@@ -92,7 +92,8 @@ class Check:
         if eager is not None:
             for name, why in eager.wrong_in(calls.form):
                 self._add(Judgment(name=name, call=1, form=why))
-            self.notes += [note for note in (eager.other_strides(calls.form),) if note]
+            notes = eager.other_strides(calls.form), eager.shared_outputs(calls.form)
+            self.notes += filter(None, notes)
         theirs, ours = (", ".join(sorted(drawn)) or "none" for drawn in (self.checks.drawn, calls.drawn))
         if theirs != ours:
             self.notes.append(f"random generators that a step draws from: {ours}; eager's: {theirs}")
@@ -189,9 +190,9 @@ class Check:
 
         A suspect that is within its limits on a neighbor is looked at no more.
         """
-        rule, truth = self.checks.rule, expected.truths[0]
+        truth = expected.truths[0]
         ranks = {
-            name: Ranked(rule, name, judgment.beyond, [judgment.error], [*truth.noise[name]])
+            name: Ranked(truth, name, judgment.beyond, [judgment.error], [*truth.noise[name]])
             for name, judgment in worst.items()
         }
         for data, truth in self.checks.neighbors(expected, constant=self._constant):

@@ -76,12 +76,12 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
     Before and afterwards the variant has its initial state (``Variant.restore``), and its weights of before.
     """
     undo: list[Callable[[], object]] = []
-    module = variant.program.module
+    program, module = variant.program, variant.program.module
     variant.restore()
     try:
         with torch.no_grad():
             rolled = data.neighbor if data.constant else 0
-            inputs = (data.inputs or rolled) and change_tensors(variant.program.given(), rolled)
+            inputs = (data.inputs or rolled) and change_tensors(program.given(), rolled, program.target)
             changed = [INPUTS] if inputs else []
             if data.weights:
                 undo.extend(_change_weights(module))  # one by one: a weight may not take the change
@@ -198,20 +198,25 @@ def _half(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 # -- inputs -----------------------------------------------------------------------------
 
 
-def change_tensors(given: object, more: int) -> bool:
-    """Changes these inputs and targets in place. Returns whether any has changed. ``more``: otherwise."""
+def change_tensors(given: object, more: int, target: object = None) -> bool:
+    """Changes these inputs and targets in place. Returns whether any has changed. ``more``: otherwise.
+
+    ``target``: those of ``given`` that are no masks or positions for certain.
+    """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(given, "given")}
-    changed = [_change_input(tensor, more) for tensor in tensors.values()]
+    targets = {id(tensor) for _, tensor in named_tensors(target, "target")}
+    changed = [_change_input(tensor, more, target=key in targets) for key, tensor in tensors.items()]
     return any(changed)
 
 
-def _change_input(tensor: torch.Tensor, more: int) -> bool:
+def _change_input(tensor: torch.Tensor, more: int, *, target: bool) -> bool:
     """Permutes values, and halves some of a floating tensor: none leaves the range from 0 to the largest.
 
-    Masks, offsets and positions are left as they are: two values, sorted values, infinities.
+    Masks, offsets and positions are left as they are: two values, sorted values, infinities. A ``target`` is
+    none of them. Integers stay in their row, whose values may have a range of their own.
     """
     other = tensor.layout is not torch.strided or type(tensor) not in PLAIN
-    if tensor.numel() < 2 or tensor.dtype is torch.bool or other:
+    if tensor.numel() == 0 or tensor.dtype is torch.bool or other:
         return False
     if tensor.is_floating_point() or tensor.is_complex():
         if not bool(torch.isfinite(tensor).all()) or not bool(tensor.any()):
@@ -219,16 +224,21 @@ def _change_input(tensor: torch.Tensor, more: int) -> bool:
         moved = tensor.flatten().roll((3 * tensor.numel() // 8 + 2 * more) | 1).view(tensor.shape)
         _half(moved, 7).mul_(0.5)
     else:
-        place = max(place for place in range(tensor.dim()) if tensor.shape[place] > 1)
-        steps = tensor.diff(dim=place)
-        two_values = bool(((tensor == tensor.min()) | (tensor == tensor.max())).all())
-        if two_values or bool((steps >= 0).all()) or bool((steps <= 0).all()):
+        places = [place for place in range(tensor.dim()) if tensor.shape[place] > 1]
+        if not places or (not target and _is_mask_or_position(tensor, places[-1])):
             return False
-        moved = tensor.roll(max(1, 3 * tensor.shape[place] // 8 + more), place)
+        moved = tensor.roll(max(1, 3 * tensor.shape[places[-1]] // 8 + more), places[-1])
     if torch.equal(moved, tensor):
         return False
     tensor.copy_(moved)
     return True
+
+
+def _is_mask_or_position(tensor: torch.Tensor, place: int) -> bool:
+    """Whether these integers are two values, or sorted along this dimension."""
+    steps = tensor.diff(dim=place)
+    two_values = bool(((tensor == tensor.min()) | (tensor == tensor.max())).all())
+    return two_values or bool((steps >= 0).all()) or bool((steps <= 0).all())
 
 
 # -- balance ----------------------------------------------------------------------------

@@ -212,10 +212,14 @@ class Truth:
                 return math.inf
             rounding = self.rule.unit * self.largest.get(family, 0.0) / (self.scales.get(name, 0.0) or 1.0)
             return max(GARBAGE * noisy, rounding)
-        least = self.rule.least(figure, family)
+        return max(self.least(name, figure), self.rule.multiple(figure, family) * noisy)
+
+    def least(self, name: str, figure: Figure) -> float:
+        """What does not matter of this figure: of integers nothing, in full precision."""
+        eager = self.eager.get(name)
         if eager is not None and is_exact_kind(eager):
-            least = self.rule.unit if self.rule.reduced else 0.0
-        return max(least, self.rule.multiple(figure, family) * noisy)
+            return self.rule.unit if self.rule.reduced else 0.0
+        return self.rule.least(figure, family_of(name))
 
     def parity(
         self, spread: Mapping[str, float], *, tensors: int, failed: int, worst: TensorError | None
@@ -324,8 +328,8 @@ class Judgment:
             eager = truth.own[name].slope
             limit = self.limits["slope"] if rank is None else rank.limit("slope")
             size = "large" if error.slope > 0 else "small"
-            words = f"as if {name} were {abs(error.slope):.2%} too {size}"
-            return f"{words}; eager: {abs(eager):.2%}; limit: {limit:.2%}"
+            words = f"as if it were {_share(error.slope)} too {size}"
+            return f"{words}; eager: {_share(eager)}; limit: {_share(limit)}"
         own = truth.relative(name, truth.own[name])
         beyond = rank.figures if rank is not None else self.beyond
         figure = next((figure for figure in FIGURES if figure in beyond), "size")
@@ -333,14 +337,16 @@ class Judgment:
         draws = rank.noise if rank is not None else ()
         noisy = max([truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws)])
         what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
-        words = f"off by {_share(theirs)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
+        limit = rank.limit(figure) if rank is not None else theirs
+        digits = next((n for n in range(2, 6) if _share(theirs, n) != _share(limit, n)), 2)
+        words = f"off by {_share(theirs, digits)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
         if rank is not None:
             least = min(each.of(figure) for each in rank.errors)
-            words += f"; limit: {_share(rank.limit(figure))}"
+            words += f"; limit: {_share(limit, digits)}"
             words += f"; on {len(rank.errors)} of {len(rank.errors)} data sets, by {_share(least)} at least"
         if abs(error.slope) >= DIRECTED * error.size > 0.0 and figure != "slope":
             words += f"; {_share(error.slope)} too {'large' if error.slope > 0 else 'small'} on the whole"
-        elif figure == "size":
+        elif figure == "size" and not is_exact_kind(truth.eager[name]):
             words += "; without a direction"
         return f"{words}; {'eager' if ours < theirs else 'the candidate'} is nearer to fp64"
 
@@ -381,7 +387,7 @@ class Ranked:
     ``figures``: those that exceed delta and all noisy errors on all data so far.
     """
 
-    rule: Rule
+    truth: Truth  # on the data itself
     name: str
     figures: frozenset[Figure]
     errors: list[Error]
@@ -398,10 +404,11 @@ class Ranked:
 
     def limit(self, figure: Figure) -> float:
         """What the errors must exceed on all data."""
-        family = family_of(self.name)
+        margin = self.truth.rule.margin(figure, family_of(self.name))
         noisy = max(draw.of(figure) for draw in self.noise)
-        return max(self.rule.least(figure, family), self.rule.margin(figure, family) * noisy)
+        return max(self.truth.least(self.name, figure), margin * noisy)
 
 
-def _share(value: float) -> str:
-    return f"{abs(value) * 100:.2g} %"
+def _share(value: float, digits: int = 2) -> str:
+    percent = abs(value) * 100
+    return f"{percent:.0f} %" if 100 <= percent < math.inf else f"{percent:.{digits}g} %"

@@ -40,7 +40,7 @@ class _Kept:
     truth: Truth
     names: frozenset[str]
     samples: dict[int, Tensors] = field(default_factory=dict)
-    looks: int = 0  # at samples of one step
+    looks: int = 0  # at calls in a row: samples of one step, without others between them
     worst: TensorError | None = None
 
 
@@ -72,16 +72,19 @@ class Watch:
         ``result``: (loss, output) of the last of so many ``steps``.
         """
         kept = self._kept.get(variant)
-        if kept is None or not isinstance(result, tuple) or (steps > 1 and variant.drifts):
+        if kept is None or not isinstance(result, tuple):
+            return
+        if kept.looks < LOOKS:
+            kept.looks = kept.looks + 1 if steps == 1 else 0
+        if steps > 1 and variant.drifts:
             return
         loss, output = result
         parts = (*named_tensors(loss, "loss"), *named_tensors(output, "output"))
         now = {name: _few(tensor) for name, tensor in parts if name in kept.names}
-        if steps == 1 and kept.looks < LOOKS and any(name.startswith("gradient.") for name in kept.names):
+        if steps == 1 and kept.looks <= LOOKS and any(name.startswith("gradient.") for name in kept.names):
             now.update(_of_gradients(variant, kept.names))
         before = kept.samples.setdefault(steps, now)
         before = {name: tensor for name, tensor in before.items() if name in now}
-        kept.looks += steps == 1
         when = "in the timed rounds, from sample to sample"
         kept.worst = kept.worst or _furthest(replace(kept.truth, eager=before), now, when)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from harness.failures import JobFailed
 from harness.parity import data
-from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, placed
+from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, change_tensors, placed
 from harness.program import Compiled, Program, forward_of
 from harness.schema import Mode, Status
 from harness.workload import Workload
@@ -272,15 +272,30 @@ def test_zeros_change_too_and_come_back() -> None:
         torch.tensor([0, 3, 5, 9]),
         torch.tensor([0.0, float("-inf"), 0.0]),
         torch.zeros(3, 3),
-        torch.tensor(3.0),
+        torch.tensor(3),
     ],
-    ids=["booleans", "mask", "positions", "offsets", "float mask", "zeros", "scalar"],
+    ids=["booleans", "mask", "positions", "offsets", "float mask", "zeros", "integer"],
 )
 def test_masks_positions_and_offsets_stay(given: torch.Tensor) -> None:
     variant = inference(nn.Identity(), given.clone()).variant()
     with placed(variant, Data(inputs=True)) as changed:
         assert changed == ()
         assert torch.equal(variant.program.args[0], given)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_single_number_is_halved(shape: tuple[int, ...]) -> None:
+    variant = inference(nn.Identity(), torch.full(shape, 3.0)).variant()
+    with placed(variant, Data(inputs=True)):
+        assert float(variant.program.args[0]) == 1.5
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([0, 1, 1, 0, 0]), torch.arange(5)], ids=["two", "sorted"])
+def test_labels_are_no_mask_and_no_positions(labels: torch.Tensor) -> None:
+    given = torch.ones(5, 2), labels.clone()
+    assert change_tensors(given, 0, given[1])
+    assert not torch.equal(given[1], labels)
+    assert torch.equal(given[1].sort().values, labels.sort().values)
 
 
 def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from harness.parity.field import judge_one, multiplier, tolerance_of
-from harness.parity.measure import Error
-from harness.parity.rule import DELTA, MARGIN, NEIGHBORS, NOISE, OF_GRADIENT, RUNS, Ranked, rule_for
+from harness.parity.measure import EXACT, Error
+from harness.parity.rule import DELTA, MARGIN, NEIGHBORS, NOISE, OF_GRADIENT, RUNS, Ranked, Truth, rule_for
 from harness.precision import precision
 from harness.schema import Mode, Status
 from harness.workload import Workload
@@ -274,15 +274,24 @@ def fails(candidate: torch.Tensor, noise: torch.Tensor, least: float = 0.0) -> t
     return candidate.amin(1) > noise.amax(1).clamp(min=least)
 
 
+def test_an_integer_that_differs_on_all_data_fails() -> None:
+    counts = {"buffer.count": torch.arange(4096)}
+    one_off = Error(size=1 / 4096)
+    ranked = Ranked(truth_of(counts, counts), "buffer.count", frozenset(("size",)), [one_off], [EXACT])
+    ranked.add(one_off, [EXACT])
+    assert ranked.figures
+
+
 @pytest.mark.parametrize(("dtype", "margin", "least"), [("bfloat16", 1.0, UNIT), ("float32", MARGIN, 1e-3)])
 def test_the_rank_is_what_the_statistics_below_say(dtype: str, margin: float, least: float) -> None:
     torch.manual_seed(0)
+    truth = Truth.of(rule(dtype=dtype), None, {})
     outcomes = set()
     for shift in torch.linspace(0, 3, 200).tolist():
         candidate, noise = margin * 0.01 * (torch.rand(DATA) + shift), 0.01 * 3 * torch.rand(DRAWS)
         first, *rest = (Error(size=float(size)) for size in candidate)
         draws = [Error(size=float(size)) for size in noise]
-        ranked = Ranked(rule(dtype=dtype), "gradient.w", frozenset(("size",)), [first], draws[:RUNS])
+        ranked = Ranked(truth, "gradient.w", frozenset(("size",)), [first], draws[:RUNS])
         for place, error in enumerate(rest, 1):
             ranked.add(error, draws[RUNS * place : RUNS * (place + 1)])
         failed = bool(ranked.figures)

@@ -207,15 +207,15 @@ def test_of_a_large_output_a_sample_is_looked_at_that_no_pattern_escapes(
     assert watch.missing_looks(variant) == 0
 
 
-def test_samples_of_several_steps_are_compared_with_each_other_and_count_as_no_look() -> None:
-    """Each step of a sample may draw other random numbers."""
+def test_samples_of_several_steps_are_compared_with_each_other_and_end_a_row_of_looks() -> None:
+    """Each step of a sample may draw other random numbers, and a rare fault may be in one of them."""
     values = drawn(64).float()
     watch, variant = watching(values)
     watch.look(variant, (None, values), 1)
     watch.look(variant, (None, values * 2), 4)
     watch.look(variant, (None, values * 2), 4)
     assert watch.changed_in_rounds(variant) is None
-    assert watch.missing_looks(variant) == LOOKS - 1
+    assert watch.missing_looks(variant) == LOOKS
     watch.look(variant, (None, values), 4)
     assert watch.changed_in_rounds(variant) is not None
     watch.look(Mock(), (None, values))  # nobody has remembered it
