@@ -36,7 +36,7 @@ def stores(graph, example_inputs):
 def broken(graph, example_inputs):
     raise ValueError("no")
 """  # noqa: E501
-BRIEFLY = ("--inference", "-n6", "-dcpu")
+BRIEFLY = ("--inference", "-n6", "--processes=1", "-dcpu")
 WORDS = ("--model=mine.py:make", *BRIEFLY, "--compilers=mine.py:fine")
 STRATEGIES = ["static", "automatic", "dynamic", "marked", "padded"]
 

@@ -17,8 +17,9 @@ from tests.command_line import config_of_words
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two compilers of Dynamo in one process, with their graph breaks, recompilations and a trace."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    words = ("--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6")
-    run_into(folder, *words, "--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md")
+    words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6"]
+    words += ["--processes=1", "--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md"]
+    run_into(folder, *words)
     return folder
 
 

@@ -161,7 +161,7 @@ def test_print_run_commands_and_list(tmp_path: Path) -> None:
 
 JOBS = (
     *("--inference", f"--suites={TOYS}", "--compilers=eager,aot_eager", "--threads=1", "--devices=cpu"),
-    *("-n4", "--format=console"),
+    *("-n4", "--processes=1", "--format=console"),
 )
 
 

@@ -43,6 +43,7 @@ def other_order():
 
 value = 3
 """
+BRIEFLY = ("--training", "--compilers=eager", "-n6", "--processes=1", "-dcpu")
 
 
 def mine(folder: Path) -> Path:
@@ -55,8 +56,8 @@ def mine(folder: Path) -> Path:
 def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"
-    words = ["--training", "--compilers=eager", "-n", "6", "--processes=1", "-dcpu", "--format=csv"]
-    run_into(folder, "--model=my_models:make", "--model=my_models.py:named", *words, cwd=tmp_path)
+    models = ("--model=my_models:make", "--model=my_models.py:named")
+    run_into(folder, *models, *BRIEFLY, "--format=csv", cwd=tmp_path)
     assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
     assert all(len(r["samples"]["baseline_s"]) == 6 for r in records(folder))
     assert "--model=my_models:make" in records(folder)[0]["reproduce"]
@@ -68,9 +69,8 @@ def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Pa
         "import torch\ndef decay(optimizer):\n    return torch.optim.lr_scheduler.StepLR(optimizer, 100)\n",
         encoding="utf-8",
     )
-    words = [f"--model={mine(tmp_path)}:make", "--training", "--compilers=eager", "-n6", "-dcpu"]
-    words += ["--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md"]
-    run_into(tmp_path / "run", *words, cwd=tmp_path)
+    words = ("--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md")
+    run_into(tmp_path / "run", f"--model={mine(tmp_path)}:make", *BRIEFLY, *words, cwd=tmp_path)
     (record,) = records(tmp_path / "run")
     assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
     assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]

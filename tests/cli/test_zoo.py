@@ -109,7 +109,8 @@ def zoo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
                 for other in _as_slow_as(group):
                     members = [name for name, fault in EXPECTED.items() if fault.group == other]
                     names = [name for name in members if name in wanted] or members[:1]
-                    flags = (*GROUPS[other].flags, *(BRIEFLY if GROUPS[other].slow else ()))
+                    flags = (*GROUPS[other].flags, f"--processes={GROUPS[other].processes}")
+                    flags += BRIEFLY if GROUPS[other].slow else ()
                     visits[other] = Visit(tmp_path_factory.mktemp("zoo"), names, flags)
                     runs[other] = pool.submit(visits[other].run)
             return runs[group].result()
