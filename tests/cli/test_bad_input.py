@@ -1,4 +1,7 @@
-"""Bad input through the real program: one sentence, exit code 2, no traceback, nothing written."""
+"""Bad input through the real program: one sentence, exit code 2, no traceback, nothing written.
+
+What the words alone tell: ``tests/unit/test_config.py``.
+"""
 
 import os
 import sys
@@ -12,95 +15,25 @@ from tests.command_line import ran
 SENTENCES = [
     (["--training", "-k", "shakespere"], "-k/--filter"),
     (["--training", "--generate"], "--generate: tiny_gpt has no model for it"),
-    (
-        ["--training", "--scale=huge"],
-        "--scale: there is no scale called 'huge'; choose from full, small, tiny",
-    ),
-    (["--training", "--model", "mine"], "--model: 'mine' is not written as package.module:function"),
-    (["--training", "--model", "no/such.py:make"], "--model: there is no file 'no/such.py'"),
-    (["--training", "--pretrained", "--scale=tiny"], "--pretrained: published weights need --scale=full"),
-    (["--training", "--batch-size=2", "--batch-size-file=x"], "exclude each other"),
-    (["--training", "--batch-size-file=no_such"], "--batch-size-file: no_such cannot be read"),
-    pytest.param(
-        ["--training", "--backend=inducter"],
-        "--backend: there is no compiler called 'inducter'",
-        marks=pytest.mark.slow,
-    ),
-    (
-        ["--training", "--inductor-compile-mode=fast"],
-        "--inductor-compile-mode: there is no mode called 'fast'",
-    ),
-    (["--training", "--freezing"], "--freezing makes the weights constants"),
-    (["--inference", "--optimizer=adamw"], "--optimizer ends a training step; leave it out, or add"),
-    (["--training", "--optimizer=adamw", "--dtypes=float16"], "--optimizer: in float16, small gradients"),
-    (["--training", "--clip-grad-norm=1"], "--clip-grad-norm comes before an optimizer's step; leave it out"),
-    (["--inference", "--activation-checkpointing"], "--activation-checkpointing is for training; leave it"),
-    (["--training", "--scheduler=float"], "--scheduler changes an optimizer's learning rate; leave it out"),
-    (["--inference", "--gradient-accumulation=2"], "--gradient-accumulation is for training; leave it out"),
-    (["--inference", "--zero-grad=zero"], "--zero-grad is for training; leave it out, or add"),
-    (["--training", "--zero-grad=never"], "--zero-grad: there is no way to clear gradients called 'never'"),
-    (["--training", "--clip-grad-norm=0"], "--clip-grad-norm: '0' is not a norm above 0, such as 1.0"),
-    (["--inference", "--whole-step"], "--whole-step compiles a training step; leave it out, or add"),
-    (["--training", "--optimizer=lion"], "--optimizer: there is no optimizer called 'lion'"),
-    (["--training", "--optimizer=nowhere.py:make"], "--optimizer: there is no file 'nowhere.py'"),
     pytest.param(
         ["--training", "--optimizer=torch.optim:AdamV"],
         "--optimizer: torch.optim has no function 'AdamV'; did you mean Adam or",
         marks=pytest.mark.slow,
     ),
-    (
-        ["--training", "--optimizer=sgd", "--scheduler=cosine"],
-        "--scheduler: there is no scheduler called",
-    ),
-    (["--training", "--ddp=1"], "--ddp: 1 is too small; give a whole number from 2 up"),
-    (
-        ["--training", "--inference", "--ddp=2"],
-        "--ddp measures a plain training step, compiled with a",
-    ),
-    (
-        ["--training", "--ddp=2", "-dcuda:1"],
-        "--ddp takes the first devices of a kind; write --devices=cpu, or",
-    ),
-    (
-        ["--training", "--ddp=2", "--start-up=1"],
-        "--ddp measures a plain training step, compiled with a graph",
-    ),
-    (["--training", "--ddp=2", "--nopython"], "--ddp measures a plain training step, compiled with a graph"),
-    (["--training", "--ddp=2", "--inductor", "--compilers=torchscript"], "--compilers: torchscript cannot"),
-    (["--training", "--gradient-accumulation=0"], "--gradient-accumulation: 0 is too small"),
-    (["--training", "--sweep=batch=1,2", "--batch-size=4"], "--sweep sets the batch size; leave --batch"),
-    (["--training", "--sweep=threads=1", "--threads=1"], "--sweep sets the threads; leave -t/--threads out"),
-    (["--generate", "--sweep=sequence=8", "--prompt-tokens=8"], "--sweep sets the prompt; leave --prompt"),
-    (["--training", "--sweep=batch=1", "--sweep=batch=2"], "--sweep: name an axis once, with all its values"),
-    (["--training", "--only=MLP_addition", "--sweep=sequence=8"], "--sweep: MLP_addition of tiny_gpt has no"),
     (["--training", "--only=MLP_addition", "--shapes=sequence=8"], "--shapes: MLP_addition of tiny_gpt has"),
-    (["--training", "--baseline-dtype=fp64"], "--baseline-dtype: there is no precision called 'fp64'"),
     pytest.param(
         ["--training", "-dcpu", "--compilers=cudagraphs"],
         "--compilers: cudagraphs cannot be used here",
         marks=pytest.mark.slow,
     ),
     (["--training", "--complers=eager"], "--complers: there is no such flag; did you mean --compilers"),
-    (["--training", "--zzzzzz=3"], "--zzzzzz: there is no such flag; see --help for the flags"),
     (["--training", "--threads=9999"], "--threads: 9999 is more than the"),
-    pytest.param(
-        ["--training", "--devices=cuda:63"], "--devices: cuda:63 is not there (torch ", marks=pytest.mark.slow
-    ),
-    (
-        ["--training", "--dropout=keep"],
-        "--dropout=keep is for models of your own; in the models of tiny_gpt, dropout",
-    ),
-    (
-        ["--training", "--performance", "--localize"],
-        "--localize needs the parity check; leave --performance out",
-    ),
     (["--training", "--output-dir", "runner.py"], "--output-dir: runner.py is a file"),
     (["--training", "--output-dir", "/proc/nowhere"], "cannot be written"),
     (["--visualize-logs", "no/such/folder"], "--visualize-logs: there is no folder"),
     (["--visualize-logs", "docs"], "--visualize-logs: there is no records.jsonl"),
     (["--resume", "docs"], "--resume"),
     (["--inference", "--envs=old=/no/such/python"], "--envs: old: there is no /no/such/python; give"),
-    (["--inference", "--envs=a=/bin/true", "--executor=ray"], "--envs uses interpreters of this machine"),
 ]
 
 
@@ -119,15 +52,6 @@ def cases(setting):
     right = dict(suite=__file__, name="x", mode=setting.mode, batch_size=1, published_batch_size=1)
     return [Case(**right, tags=['quick'])]
 """
-
-
-def test_a_suite_file_that_cannot_be_listed(tmp_path: Path) -> None:
-    """What else a file may hold: ``tests/unit/test_probe.py``."""
-    broken = tmp_path / "broken.py"
-    broken.write_text("x = 1\n")
-    for words in (["--list"], ["--training", f"--output-dir={tmp_path / 'run'}"]):
-        assert "a suite needs cases(setting) and build(case)" in refusal(f"--suites={broken}", *words)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_suite_that_looks_names_up_and_fails_at_it(tmp_path: Path) -> None:

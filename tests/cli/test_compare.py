@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import Protocol, Status
-from tests.cli.command import refusal, run_into, runner
+from tests.cli.command import run_into, runner
 from tests.factories import control, make_job, make_record
 from tests.unit.test_changes import measured, write
 
@@ -105,20 +105,3 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
     data = json.loads((folder / "changes.json").read_text())
     assert len(data["changes"]) == 5
     assert data["drift"]["models"] == 5
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--compare", "{a}"], "expected 2 arguments"),
-        (["--compare", "{a}", "{a}"], "is named twice; name two runs"),
-        (["--compare", "{a}", "{b}", "--fail-on", "speed"], "--fail-on: there is no kind of change"),
-        (["--compare", "{a}", "{b}", "--format", "png"], "--format: a comparison of runs has no png"),
-        (["--compare", "{a}", "{b}", "--format", "md,json"], "one format at a time is printed"),
-        (["--fail-on", "parity", "--training"], "--fail-on: parity needs two runs (--compare)"),
-        (["--fail-on", "parity", "--history"], "--fail-on is for --compare A B"),
-        (["--compare", "{a}", "{b}", "--history"], "--compare and --history exclude each other"),
-    ],
-)
-def test_bad_input(runs: tuple[Path, Path], words: list[str], sentence: str) -> None:
-    assert sentence in refusal(*(word.format(a=runs[0], b=runs[1]) for word in words))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import records, refusal, run_into, runner
+from tests.cli.command import records, run_into, runner
 
 MODEL = """
 import torch
@@ -36,7 +36,7 @@ def stores(graph, example_inputs):
 def broken(graph, example_inputs):
     raise ValueError("no")
 """  # noqa: E501
-BRIEFLY = ("--inference", "-n6", "-dcpu")
+BRIEFLY = ("--inference", "-n6", "--processes=1", "-dcpu")
 WORDS = ("--model=mine.py:make", *BRIEFLY, "--compilers=mine.py:fine")
 STRATEGIES = ["static", "automatic", "dynamic", "marked", "padded"]
 
@@ -81,25 +81,6 @@ def test_each_compilation_has_a_process_of_its_own(here: Path) -> None:
     assert len({pid for _, pid, _ in said}) == 5  # four that only compile, one that is timed
     assert [state for _, _, state in said][:4] == ["cold", "warm"] * 2
     assert "Compilations in fresh processes: geometric means" in report_of(folder)
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (
-            ["--compile-runs=2", "--prepare-ahead=2"],
-            "--compile-runs times every compilation alone; leave --prepare-ahead out",
-        ),
-        (["--fail-on=regression"], "--fail-on: regression needs two runs (--compare)"),
-        (["--fail-on=recompiles", "--accept=nowhere.toml"], "--accept: nowhere.toml cannot be read"),
-        (["--accept=nowhere.toml"], "--accept does nothing here"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_is_written(
-    tmp_path: Path, flags: list[str], sentence: str
-) -> None:
-    assert sentence in refusal("--inference", *flags, f"--output-dir={tmp_path / 'run'}")
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
@@ -158,9 +139,3 @@ def test_a_curve_over_the_batch_and_the_threads(here: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [record["model"]["batch_size"] for record in records(folder)] == [2, 16]
     assert "mine.fine over batch 2 to 16: " in done.stdout
-
-
-def test_a_function_without_the_parameter_is_named(here: Path) -> None:
-    sentence = refusal(*WORDS, "--sweep=sequence=2,4", cwd=here)
-    assert sentence.startswith("error: --sweep: ")
-    assert sentence.endswith("mine.py:make has no parameter called sequence\n")

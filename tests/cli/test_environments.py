@@ -130,12 +130,6 @@ def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: 
     assert len(records(folder)) == 4
 
 
-def test_commands_name_the_environments() -> None:
-    done = runner("--print-run-commands", "--inference", "--only=MLP_addition", *envs(a="/x/python"))
-    assert "--envs=a=/x/python" in done.stdout
-    assert "--compilers=aot_eager,inductor,torchscript" in done.stdout
-
-
 @pytest.mark.long
 def test_a_version_that_does_not_exist_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

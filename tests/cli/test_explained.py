@@ -17,8 +17,9 @@ from tests.command_line import config_of_words
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two compilers of Dynamo in one process, with their graph breaks, recompilations and a trace."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    words = ("--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6")
-    run_into(folder, *words, "--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md")
+    words = ["--training", f"--suites={TOYS}", "--only=norm", "--compilers=dynamo_eager,aot_eager", "-n6"]
+    words += ["--processes=1", "--explain", "--export-profiler-trace", "--threads=1", "--format=csv,md"]
+    run_into(folder, *words)
     return folder
 
 
@@ -42,7 +43,6 @@ def test_a_trace_lists_operators_and_no_ranges(explained: Path) -> None:
     ("limits", "reason"),
     [
         (["-n6"], "fixed count"),
-        (["--protocol=min_rounds=6", "--protocol=max_rounds=6", "--ci-width=0.01%"], "most rounds"),
         (["--protocol=min_rounds=6", "--protocol=max_measure_s=0.000001", "--ci-width=0.01%"], "out of time"),
         (["--protocol=min_rounds=6"], "precise"),
     ],
@@ -58,8 +58,6 @@ def test_a_record_says_why_measuring_ended(
     assert ended.code == 0, ended.printed
     (record,) = records(folder)
     assert record["rounds_ended"] == reason
-    if reason != "fixed count":
-        assert "Measuring ended by --repeat" not in ended.printed
 
 
 @pytest.mark.slow

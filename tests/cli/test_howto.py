@@ -18,6 +18,7 @@ HOWTO, YOUR_MODEL, GETTING_STARTED = (
 )
 BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^python runner\.py (.*my_models.*)$", re.MULTILINE)
+BRIEFLY = ("-n6", "--processes=1", "--devices=cpu", "--threads=1")
 EXAMPLES = BLOCK.findall(HOWTO.read_text(encoding="utf-8"))
 
 
@@ -35,7 +36,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_there(copied: Path, run: Path, *words: str) -> None:
-    more = ("-n6", "--devices=cpu", "--threads=1", f"--output-dir={run}")
+    more = (*BRIEFLY, f"--output-dir={run}")
     done = ran(sys.executable, "runner.py", *words, *more, cwd=copied, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -96,7 +97,7 @@ def test_ones_own_model_works_as_the_page_says(page: Path, tmp_path: Path) -> No
     run = tmp_path / "run"
     asked = [word for word in shlex.split(command) if not word.startswith(("--compilers", "--output-dir"))]
     # what is measured is the page's; with eager alone it takes no minute of compiling
-    run_into(run, *asked, "--compilers=eager", "-n6", "--devices=cpu", "--threads=1", cwd=tmp_path)
+    run_into(run, *asked, "--compilers=eager", *BRIEFLY, cwd=tmp_path)
     assert [record["status"] for record in records(run)] == ["pass"]
     assert (run / "report.html").stat().st_size > 1_000_000
 

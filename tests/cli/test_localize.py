@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN
 from tests.cli.command import TOYS, records, refusal, run_into
 from tests.command_line import ran
 
@@ -26,20 +27,37 @@ def wrong_gelu(graph, example_inputs):
 '''
 
 
-def test_a_planted_fault_is_localized_and_its_script_shows_it(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(COMPILER)
-    words = ("--inference", "-dcpu", "-t1", "--accuracy", "--localize", f"--suites={TOYS}", "--only=linear")
-    out = tmp_path / "out"
-    run_into(out, *words, "--format=md", "--compilers=mine.py:wrong_gelu", cwd=tmp_path, code=1)
+NET = """
+import torch
+
+def make():
+    layers = torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)
+    return torch.nn.Sequential(*layers), torch.randn(64, 8)
+"""
+WITHOUT_FAULT = COMPILER.replace("1.05", "1.0")
+BROKEN = "def wrong_gelu(graph, example_inputs):\n    raise ValueError('no')\n"
+
+
+def test_a_planted_fault_is_localized_and_its_script_shows_it_and_its_absence(tmp_path: Path) -> None:
+    compiler, out = tmp_path / "mine.py", tmp_path / "out"
+    compiler.write_text(COMPILER)
+    (tmp_path / "net.py").write_text(NET)
+    words = ("--inference", "-dcpu", "-t1", "--accuracy", "--localize", "--model=net.py:make", "--format=md")
+    run_into(out, *words, "--compilers=mine.py:wrong_gelu", cwd=tmp_path, code=1)
     (record,) = records(out)
     assert record["status"] == "fail_accuracy"
     where = record["parity"]["where"]
     assert (where["stage"], where["module"], where["module_class"]) == ("code generation", "1", "GELU")
-    script = out / where["repro"]
-    shown = ran(sys.executable, script)
-    assert shown.returncode == 1, shown.stderr
-    assert "fail_accuracy" in shown.stdout
     assert "goes wrong in code generation (mine.wrong_gelu), in 1 (GELU)" in (out / "report.md").read_text()
+    for text, code, said in (
+        (COMPILER, SHOWN, "mine.wrong_gelu on 1: fail_accuracy\n"),
+        (WITHOUT_FAULT, NOT_SHOWN, "mine.wrong_gelu on 1: pass\n"),
+        (BROKEN, NOT_RUN, ""),
+    ):
+        compiler.write_text(text)
+        shown = ran(sys.executable, out / where["repro"])
+        assert shown.returncode == code, shown.stderr
+        assert shown.stdout.startswith(said)
 
 
 # -- --why -----------------------------------------------------------------------------

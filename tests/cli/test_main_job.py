@@ -4,16 +4,14 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from runner.store.calibrations import Calibration, Tau, calibrations_path, conditions_of, keep
-from tests.cli.command import PATIENCE_S, ROOT, TOYS, begun, records, run_into, runner, statuses, wait_until
+from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
 from tests.command_line import ran
-from tests.factories import known
 
 
 @pytest.fixture(scope="module")
@@ -100,51 +98,6 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     assert '"seconds"' in done.stdout
 
 
-@pytest.mark.slow
-def test_inference_accuracy_isolated_and_the_reproducing_command(tmp_path: Path) -> None:
-    first, again = tmp_path / "first", tmp_path / "again"
-    flags = ["--inference", "--accuracy", "--isolate", "--only=norm", "--compilers=eager,torchscript"]
-    run_into(first, *flags, f"--suites={TOYS}", "--format=csv")
-    assert set(statuses(first).values()) == {"pass"}
-    assert all(r["samples"] is None and "isolated" in r["notes"] for r in records(first))
-    words = shlex.split(records(first)[1]["reproduce"])
-    assert words[:2] == ["python", "runner.py"]
-    run_into(again, *words[2:], "--format=csv")
-    assert statuses(again) == {("norm", "torchscript"): "pass"}
-
-
-GATED = """
-import dataclasses, time
-from pathlib import Path
-from tests.suites import toys
-
-def cases(setting):
-    return tuple(dataclasses.replace(case, suite=__file__) for case in toys.cases(setting))
-
-def build(case):
-    while case.name == "norm" and not Path(__file__).with_name("pressed").exists():
-        time.sleep(0.05)
-    return toys.build(case)
-"""
-
-
-@pytest.mark.slow
-def test_one_ctrl_c_ends_after_the_current_rounds_with_a_report(tmp_path: Path) -> None:
-    folder, suite = tmp_path / "run", tmp_path / "gated.py"
-    suite.write_text(GATED)  # its second model is built only after Ctrl-C
-    words = ["--training", f"--suites={suite}", "--compilers=eager", "-n6", "--processes=1"]
-    words += [f"--output-dir={folder}"]
-    process, written = begun(*words), folder / "records.jsonl"
-    wait_until(lambda: written.exists() and written.stat().st_size)
-    process.send_signal(signal.SIGINT)
-    assert "Ctrl-C again" in known(process.stderr).readline()
-    (tmp_path / "pressed").touch()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
-    assert "--resume" in output
-    assert 1 <= len(records(folder)) < 3
-
-
 def test_print_run_commands_and_list(tmp_path: Path) -> None:
     done = runner("--training", "--suites=tiny_gpt", "--only=MLP_addition", "--print-run-commands")
     assert done.returncode == 0
@@ -161,7 +114,7 @@ def test_print_run_commands_and_list(tmp_path: Path) -> None:
 
 JOBS = (
     *("--inference", f"--suites={TOYS}", "--compilers=eager,aot_eager", "--threads=1", "--devices=cpu"),
-    *("-n4", "--format=console"),
+    *("-n4", "--processes=1", "--format=console"),
 )
 
 

@@ -58,7 +58,7 @@ def three(graph, example_inputs, options):
 value = 3
 '''
 
-WORDS = ("--model=mine.py:make", "--inference", "-n6", "-dcpu", "--format=csv")
+WORDS = ("--model=mine.py:make", "--inference", "-n6", "--processes=1", "-dcpu", "--format=csv")
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ def other_order():
 
 value = 3
 """
+BRIEFLY = ("--training", "--compilers=eager", "-n6", "--processes=1", "-dcpu")
 
 
 def mine(folder: Path) -> Path:
@@ -55,8 +56,8 @@ def mine(folder: Path) -> Path:
 def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"
-    words = ["--training", "--compilers=eager", "-n", "6", "--processes=1", "-dcpu", "--format=csv"]
-    run_into(folder, "--model=my_models:make", "--model=my_models.py:named", *words, cwd=tmp_path)
+    models = ("--model=my_models:make", "--model=my_models.py:named")
+    run_into(folder, *models, *BRIEFLY, "--format=csv", cwd=tmp_path)
     assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
     assert all(len(r["samples"]["baseline_s"]) == 6 for r in records(folder))
     assert "--model=my_models:make" in records(folder)[0]["reproduce"]
@@ -68,9 +69,8 @@ def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Pa
         "import torch\ndef decay(optimizer):\n    return torch.optim.lr_scheduler.StepLR(optimizer, 100)\n",
         encoding="utf-8",
     )
-    words = [f"--model={mine(tmp_path)}:make", "--training", "--compilers=eager", "-n6", "-dcpu"]
-    words += ["--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md"]
-    run_into(tmp_path / "run", *words, cwd=tmp_path)
+    words = ("--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md")
+    run_into(tmp_path / "run", f"--model={mine(tmp_path)}:make", *BRIEFLY, *words, cwd=tmp_path)
     (record,) = records(tmp_path / "run")
     assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
     assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]
@@ -92,14 +92,13 @@ REFUSED = [
     ("my_models:class_as_loss", [], "wrong loss: it must be a function of (output, target), not the class"),
     ("my_models:needs", [], "missing a required argument: 'size'; give it a default"),
     ("my_models:mak", [], "--model: my_models has no function 'mak'; did you mean make?"),
-    ("my_models:absent", [], "--model: my_models has no function 'absent'"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
     ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),
     ("my_models:named", ["--model-config=a=1"], "has no configuration that can be changed"),
     ("my_models:frozen", ["--training"], "--training: of my_models:frozen, nothing requires a gradient"),
     ("my_models:make", ["--generate"], "--generate: my_models:make does not say how it generates"),
     ("my_models:generates", ["--generate"], "my_models:generates has no parameter called prompt_tokens"),
-    ("my_models:named", ["--shapes=batch=2,4"], "--batch-size: my_models:named has no parameter called"),
+    ("my_models:named", ["--sweep=sequence=2,4"], "--sweep: my_models:named has no parameter called"),
     ("my_models:named", ["--shapes=sequence=2,4"], "--shapes: my_models:named has no parameter called"),
     ("broken.py:make", [], "broken.py, line 2: "),
     ("needs_more:make", [], "--model: needs_more cannot be imported: ModuleNotFoundError: No module named"),

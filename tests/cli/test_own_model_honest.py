@@ -22,7 +22,7 @@ def noisy():
     return Noisy(16, 16), torch.randn(32, 16)
 """
 
-BRIEFLY = ("--format=console,csv,json,md",)  # the pictures and the page take longest
+BRIEFLY = ("-n6", "--processes=1", "-dcpu", "--format=console,csv,json,md")  # the pictures take longest
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def here(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
-    words = ["--training", "--compilers=eager,inductor", "-n6", "-dcpu", *BRIEFLY]
+    words = ["--training", "--compilers=eager,inductor", *BRIEFLY]
     done = run_into(here / "run", "--model=mine.py:dropping", *words, cwd=here)
     assert set(statuses(here / "run").values()) == {"pass"}
     said = "Dropout (0.1) is 1e-30: it runs and drops nothing (--dropout=keep leaves it)."
@@ -45,7 +45,7 @@ def test_a_dropout_costs_no_compiler_its_pass(here: Path) -> None:
 @pytest.mark.slow
 def test_random_numbers_that_cannot_be_judged_are_in_every_table_and_in_no_average(here: Path) -> None:
     folder = here / "run"
-    words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", "-n6", "-dcpu", *BRIEFLY]
+    words = ["--training", "--dropout=keep", "--compilers=aot_eager,inductor", *BRIEFLY]
     models = ("--model=mine.py:dropping", "--model=mine.py:noisy")
     done = run_into(folder, *models, *words, cwd=here, code=1)
     assert statuses(folder) == {

@@ -113,24 +113,20 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
     return seen
 
 
-@pytest.mark.slow
-def test_killed_at_any_time_and_resumed(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills", [pytest.param(12, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)]
+)
+def test_killed_at_any_time_and_resumed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    monkeypatch.setattr(server, "light", kills < 100)
     seen: Counter[str] = Counter()
     for number in range(20):  # again where the machine has become faster or slower since its runs were timed
-        seen += kill_many(server, tmp_path / f"{number}", 12)
+        seen += kill_many(server, tmp_path / f"{number}", kills)
         if len(seen) >= 3:  # it was killed in different states
+            print(f"killed and finished: {dict(sorted(seen.items()))}")
             return
     pytest.fail(str(seen))
-
-
-@pytest.mark.long
-def test_killed_at_two_hundred_times_and_resumed(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "light", False)
-    seen = kill_many(server, tmp_path, 200)
-    print(f"killed and finished: {dict(sorted(seen.items()))}")
-    assert len(seen) >= 3, seen
 
 
 @pytest.mark.parametrize("number", sampled(4, (2, 1, 4, 6)))
@@ -211,15 +207,6 @@ def stopped(run: subprocess.Popen[str], folder: Path, number: int) -> tuple[str,
     return output, errors
 
 
-@pytest.mark.slow
-def test_a_worker_that_hangs_does_not_outlive_a_killed_runner(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=hangs") as run:
-        wait_for_call(tmp_path)
-        run.kill()
-        run.communicate(timeout=PATIENCE_S)
-        assert left_in(tmp_path) == []
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("--no-fork-server",)], ids=["forked", "fresh"])
 def test_what_a_model_started_does_not_outlive_a_killed_runner(tmp_path: Path, more: tuple[str, ...]) -> None:
@@ -265,6 +252,33 @@ def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> Non
         run_records = read_records(tmp_path / "run" / "records.jsonl").records
         assert {r.candidate for r in run_records} == {"eager", "inductor"}
         assert all(r.samples is not None and 0 < len(r.samples) < 1000 for r in run_records)
+
+
+@pytest.mark.slow
+def test_stopped_before_anything_was_measured(tmp_path: Path) -> None:
+    building, stopped = tmp_path / "building", tmp_path / "stopped"
+    # the first call is the check before the run, the second the worker's: it lasts until Ctrl-C was seen
+    (tmp_path / "slow.py").write_text(
+        "import time, torch\n"
+        "from pathlib import Path\n"
+        "def make():\n"
+        f"    building, stopped = Path({str(building)!r}), Path({str(stopped)!r})\n"
+        "    again = building.exists()\n"
+        "    building.write_text('again' if again else 'once')\n"
+        "    while again and not stopped.exists(): time.sleep(0.05)\n"
+        "    return torch.nn.Linear(2, 2), torch.ones(2, 2)\n"
+    )
+    words = [f"--model={tmp_path / 'slow.py'}:make", "--training", "--compilers=eager", "-dcpu"]
+    with begun(*words, f"--output-dir={tmp_path / 'run'}") as run:
+        wait_until(lambda: building.exists() and building.read_text() == "again")
+        run.send_signal(signal.SIGINT)
+        errors = known(run.stderr).readline()
+        stopped.touch()
+        output, more = run.communicate(timeout=PATIENCE_S)
+        errors += more
+    assert run.returncode == 130
+    assert "Stopped: nothing was measured yet; go on with: python runner.py --resume" in output
+    assert "holds no record" not in output + errors
 
 
 @pytest.mark.parametrize("number", sampled(3, (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)))

@@ -271,6 +271,7 @@ def test_compare_leaves_the_process_as_it_was(device: devices.Device, place: tor
         module, torch.ones(4, 8, device=place), compilers=["aot_eager"], mode="training", protocol=QUICK
     )
     assert result.records[0].job.device.partition(":")[0] == device.type
+    assert result.records[0].status is Status.PASS
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == settings
     assert torch.equal(torch.get_rng_state(), before[1])
     state = devices.of(place).generator_state()

@@ -136,14 +136,6 @@ def test_without_the_reference_there_is_a_row_and_no_number() -> None:
     assert "Environments" in printed(remaining, 100)
 
 
-def test_an_ordinary_run_has_no_such_tables() -> None:
-    ordinary = [make_record(make_job())]
-    summary = summarize(ordinary)
-    assert (summary.across, summary.across_averages) == ((), ())
-    assert "Environments" not in printed(ordinary, 200)
-    assert not [name for name in render_all(summary, ["csv", "md"]) if "environments" in name]
-
-
 def test_a_failed_candidate_has_one_verdict_in_all_tables() -> None:
     summary = summarize(records("two", {"inductor@new": Status.FAIL_ACCURACY}))
     own = {c.record.candidate: c for c in summary.comparisons}

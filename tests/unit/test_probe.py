@@ -11,9 +11,10 @@ from harness.loading.suite_files import ROOT
 from harness.schema import Case, Mode, Setting
 from runner.errors import UsageError
 from runner.plan import probe
+from tests.cli.command import wait_until
 from tests.command_line import executable, refused
 from tests.factories import sampled
-from tests.unit.test_worker_process import alive, wait_until
+from tests.unit.test_worker_process import alive
 
 SETTING = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny")
 SUITE = """

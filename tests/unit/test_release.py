@@ -1,6 +1,7 @@
 """What a release says: its number and date, the versions it was tested with, and the Python of make."""
 
 import ast
+import functools
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from harness.loading.toml_file import read_toml
 from harness.schema import Scalar
 from runner.analysis.caveats import NEWEST, untested
 from tests.command_line import executable, ran
+from tests.unit.test_changes import write
 from tests.versions.environments import PINNED, TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -214,6 +216,20 @@ def test_the_command_starts_beside_packages_of_the_same_names(site: Path, projec
 def test_import_torchduet_leaves_their_names_to_the_user(site: Path, project: Path) -> None:
     program = f"import torchduet\nfrom torchduet import Protocol, compare, load\n{OWN}"
     python(site, project, "-c", program)
+
+
+@pytest.mark.slow
+def test_elsewhere_commands_are_those_of_the_installed_program(site: Path, tmp_path: Path) -> None:
+    torchduet = functools.partial(python, site, tmp_path, "-m", "torchduet")
+    commands = torchduet("--training", "--only=MLP_addition", "--print-run-commands", "-dcpu")
+    assert commands.startswith("torchduet --suites=tiny_gpt --training ")
+    text = torchduet("--help")
+    assert text.startswith("usage: torchduet ")
+    assert "torchduet --suites=tiny_gpt --training --bfloat16" in text
+    assert "runner.py" not in text
+    write(tmp_path / "logs" / "run", [], command=[])
+    torchduet("--history", "logs")
+    assert "torchduet --history" in (tmp_path / "logs" / "index.html").read_text()
 
 
 def test_a_suite_imports_our_harness_by_its_short_name(site: Path, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from markdown_it import MarkdownIt
 
 from harness.schema import Protocol, Scalar, Status
 from runner import reports
-from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.derive import summarize
 from runner.cli.formats import formats_asked
 from runner.reports import field_csv, formats, markdown, render_all, speedup_plot
@@ -108,16 +107,6 @@ def test_field_numbers_have_the_fields_meaning_and_units() -> None:
     assert (row["eager_peak_mem"], row["dynamo_peak_mem"], row["compression_ratio"]) == ("2", "1.6", "1.25")
     assert (row["compilation_latency"], row["calls_captured"], row["n"]) == ("5", "12", "20")
     assert float(row["ci_low"]) < float(row["speedup_paired"]) < float(row["ci_high"])
-
-
-def test_a_missing_number_is_an_empty_cell() -> None:
-    files = field_csv.render(summarize([make_record(make_job(), status=Status.CRASH)]))
-    (row,) = table(files["inductor_toys_float32_training_cpu_performance.csv"])
-    numbers = {
-        name for name, text in row.items() if text and columns()[OF_PYTORCH.get(name, name)].unit != "text"
-    }
-    assert numbers == {"batch_size", "published_batch_size", "parameters", "passed"}
-    assert (row["status"], row["passed"], row["failure"] != "") == ("crash", "false", True)
 
 
 # -- report.md -------------------------------------------------------------------

@@ -26,6 +26,7 @@ from runner.engine.worker_process import (
 )
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import exit_name, worker_environment
+from tests.cli.command import PATIENCE_S, wait_until
 from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, run
 
@@ -46,19 +47,11 @@ def start(tmp_path: Path, body: str, max_memory_bytes: int | None = None) -> Wor
     return WorkerProcess(start_it, dict(os.environ), log, lambda activity: None, max_memory_bytes)
 
 
-PATIENCE_S = 300.0  # of a test that would otherwise hang: a busy machine starts a process late
 FOR_EVER_S = 3600  # what nobody waits for
 
 
 def soon(seconds: float = PATIENCE_S) -> float:
     return time.monotonic() + seconds
-
-
-def wait_until(seen: Callable[[], bool]) -> None:
-    until = soon()
-    while not seen():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def alive(pid: int) -> bool:

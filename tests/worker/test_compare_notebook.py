@@ -89,10 +89,13 @@ def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path)
         "def backend(graph, inputs):\n    return graph.forward\n"
     )
     here = compare(mlp(), torch.randn(4, 8), compilers=f"{path}:backend", protocol=QUICK)
-    there = compare(f"{path}:make", compilers=f"{path}:backend", protocol=QUICK)
+    there = compare(f"{path}:make", compilers=f"{path}:backend", protocol=FEW)
     for result in (here, there):
         assert result["own.backend"].record.status is Status.PASS
-    assert f"--compilers={path}:backend" in there.records[0].reproduce
+    assert (here.isolated, there.isolated, there["own.backend"].n) == (False, True, 6)
+    command = there.records[0].reproduce
+    assert f"--model={path}:make" in command
+    assert f"--compilers={path}:backend" in command
     with pytest.raises(UsageError, match=r"compilers: .* has no function 'nothing'"):
         compare(f"{path}:make", compilers=f"{path}:nothing", protocol=QUICK)
 
@@ -318,16 +321,3 @@ def test_the_module_is_as_before() -> None:
         assert torch.equal(parameter, value)
         assert (parameter.grad is None) == (gradient is None)
         assert gradient is None or (parameter.grad is not None and torch.equal(parameter.grad, gradient))
-
-
-# -- where a model is measured ------------------------------------------------
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_model_on_cuda_is_measured_there() -> None:
-    model, inputs = mlp().cuda(), torch.randn(4, 8, device="cuda")
-    generators = torch.cuda.get_rng_state_all()
-    result = compare(model, inputs, compilers="eager", mode="training", protocol=FEW)
-    assert result.records[0].job.device == "cuda:0"
-    assert result.records[0].status is Status.PASS
-    assert all(torch.equal(a, b) for a, b in zip(torch.cuda.get_rng_state_all(), generators, strict=True))

@@ -18,7 +18,6 @@ from harness.worker.status_page import Activity
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import worker_command, worker_environment
-from tests.command_line import ran
 from tests.factories import make_job
 from tests.worker.planted import silent
 
@@ -154,12 +153,12 @@ def job_file(folder: Path, of: Job) -> Path:
 
 
 @pytest.mark.slow
-def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
+def test_a_job_file_is_replayed_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a process: ``tests/cli/test_main_job.py``."""
     path = job_file(tmp_path, job(candidates=("eager", "aot_eager")))
-    words = (sys.executable, "-m", "harness.worker", "--job", path)
-    done = ran(*words, env=worker_environment(threads=1), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert main(["--job", str(path)]) == 0
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
     assert lines[0] == {"model": 32 * 64 + 64 + 64 * 8 + 8, "inputs": ["input.0.0: float32[8, 32]"]}
     statuses = [(line["candidate"], line["status"]) for line in lines[1:3]]
     assert statuses == [("eager", "pass"), ("aot_eager", "pass")]
@@ -167,7 +166,7 @@ def test_a_job_file_is_replayed_by_hand(tmp_path: Path) -> None:
     assert len(lines) == 6
     for line in lines[4:]:
         assert sorted(line["order"]) == sorted(line["seconds"]) == ["aot_eager", BASELINE, "eager"]
-    assert "# compile aot_eager" in done.stderr.splitlines()
+    assert "# compile aot_eager" in printed.err.splitlines()
 
 
 @pytest.mark.parametrize(
