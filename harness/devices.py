@@ -67,6 +67,7 @@ class Device:
     tried: ClassVar[bool] = True
     has_tf32: ClassVar[bool] = False
     has_fp64: ClassVar[bool] = True
+    has_ranks: ClassVar[bool] = True  # --ddp knows how its processes exchange gradients
     has_graphs: ClassVar[bool] = False  # CUDA graphs
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
 
@@ -347,7 +348,7 @@ class Xpu(_Streams):
 
     __slots__ = ()
     type, label = "xpu", "XPU"
-    tried = False
+    tried = has_ranks = False
 
 
 class Mps(Device):
@@ -356,7 +357,7 @@ class Mps(Device):
     __slots__ = ()
     type, label = "mps", "MPS"
     accelerated = True
-    tried = has_fp64 = False
+    tried = has_fp64 = has_ranks = False
 
     def count(self) -> int:
         import torch

@@ -34,7 +34,7 @@ NOTEBOOK_WIDTH = 110  # characters that fit into a notebook
 ALT = "speedup of each compiler with its interval"
 
 
-class UnknownCompilerError(KeyError):
+class UnknownCompilerError(UsageError, KeyError):
     """The result has no comparison with this name. The message lists the names."""
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class Result:
     def plot(self, path: str | Path | None = None) -> Figure:
         """The forest plot of speedups with their intervals; written to ``path`` (PNG) if given.
 
-        Raises ``ValueError`` if nothing was timed.
+        Raises ``ValueError`` if nothing was timed, and ``UsageError`` for a file that cannot be written.
         """
         from runner.reports.parts.pictures import png
         from runner.reports.speedup_plot import draw
@@ -158,7 +158,10 @@ class Result:
             raise ValueError("nothing was timed, so there is no plot; print the result to see why")
         figure = draw(panels, compilers(summary))
         if path is not None:
-            Path(path).write_bytes(png(figure))
+            try:
+                Path(path).write_bytes(png(figure))
+            except OSError as error:
+                raise UsageError(f"plot: {path} cannot be written ({error.strerror})") from None
         return figure
 
 

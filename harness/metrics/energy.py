@@ -1,9 +1,9 @@
 """``energy_per_step_j``: energy of one step (J), if the machine has a counter.
 
 On NVIDIA GPUs the counter is the device's own (NVML, with ``nvidia-ml-py`` installed), on CPUs RAPL's of all
-packages, if the system permits reading it. Steps are repeated
-for a second, on a GPU for five with as many steps between two waits as in the rounds, because both counters
-change in intervals. The energy of other programs on the device or the packages is included.
+packages, if the system permits reading it. Steps are repeated for a second, on a GPU for five with as many
+steps between two waits as in the rounds, because both counters change in intervals. The energy of other
+programs on the device or the packages is included.
 """
 
 from __future__ import annotations

@@ -81,6 +81,8 @@ def _values(text: str) -> str:
 def _spread(text: str) -> tuple[int, int, int] | None:
     """The smallest and largest size that may be drawn, and the number of calls; None: sizes are listed."""
     spread = SPREAD.fullmatch(_values(text))
+    if spread is None and "+-" in text:
+        raise ValueError(f"{_values(text)!r} is no size with a spread of at most 99 %; {EXAMPLES}")
     if spread is None:
         return None
     middle, share = whole(spread[1], least=1), int(spread[2]) / 100

@@ -101,12 +101,11 @@ class Session:
         ``imported``: a file of another worker's ``export``; its weights and inputs replace the session's own.
         ``first_data_only``: why parity is not checked on other data ("": it is).
         """
-        # not kept: it holds tensors
         if self._job.protocol.ddp:
             self._team = Team(self._job, self._builder, self._compilers)
             self._job = self._team.job
         make_bench = Workbench if self._team is None else self._team.bench
-        opening = Opening(
+        opening = Opening(  # not kept: it holds tensors
             self._job, self._device, self._say, self._builder, first_data_only, make_bench=make_bench
         )
         facts = opening.open(imported)

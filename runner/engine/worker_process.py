@@ -65,6 +65,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         self._page = StatusPage(self._page_file.fileno())
         descriptors = (request_read, reply_write, self._page_file.fileno())
         try:
+            log.parent.mkdir(exist_ok=True)  # a model may have removed it
             with log.open("ab") as output:
                 self._process, self._release = start(environment, log.parent, output, descriptors)
         finally:

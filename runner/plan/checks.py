@@ -146,9 +146,13 @@ def _bundled(config: RunConfig) -> list[str]:
 def _has_more_than_steps(config: RunConfig) -> bool:
     """Or has other steps than plain training steps in one process after the other."""
     options, extras = config.options, config.extras
-    changing = options.dynamic_shapes or options.dynamic_batch or options.nopython or options.whole_step
+    changing = options.dynamic_shapes or options.dynamic_batch or options.nopython or _whole_steps(config)
     more = bool(config.environments) or extras.times_compiling or extras.localize or changing
     return more or config.protocol.gradient_accumulation > 1 or {*config.modes} != {Mode.TRAINING}
+
+
+def _whole_steps(config: RunConfig) -> bool:
+    return config.options.whole_step or any("whole_step=" in name for name in config.compilers)
 
 
 def _alone(config: RunConfig) -> list[str]:
@@ -189,7 +193,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
         lambda c: c.protocol.optimizer != "none" and Mode.TRAINING not in c.modes
     ),
     "<options.whole_step=True> compiles a training step; leave it out, or add <modes=training>": (
-        lambda c: c.options.whole_step and Mode.TRAINING not in c.modes
+        lambda c: _whole_steps(c) and Mode.TRAINING not in c.modes
     ),
     "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
@@ -202,6 +206,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.activation_checkpointing=True> is for training; leave it out, or add <modes=training>": (
         lambda c: c.protocol.activation_checkpointing and Mode.TRAINING not in c.modes
     ),
+    "<protocol.use_eval_mode=True> is for training; leave it out, or add <modes=training>": (
+        lambda c: c.protocol.use_eval_mode and Mode.TRAINING not in c.modes
+    ),
     "<protocol.clip_grad_norm> comes before an optimizer's step; leave it out, or add <protocol.optimizer>": (
         lambda c: c.protocol.clip_grad_norm is not None and c.protocol.optimizer == "none"
     ),
@@ -212,7 +219,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
         lambda c: c.protocol.ddp > 0 and any(":" in device for device in c.devices)
     ),
     "<protocol.ddp> is for CPUs and CUDA devices; leave it out, or write <devices=cpu>": (
-        lambda c: c.protocol.ddp > 0 and not all(devices.type_of(d) in ("cpu", "cuda") for d in c.devices)
+        lambda c: c.protocol.ddp > 0 and not all(devices.of(device).has_ranks for device in c.devices)
     ),
     "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
         lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)
@@ -256,8 +263,7 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
     "<extras.shapes> is for a forward, or one with its backward; leave <modes=generate>, "
     "<protocol.optimizer> and <options.whole_step=True> out": lambda c: bool(
-        c.extras.shapes
-        and (Mode.GENERATE in c.modes or c.protocol.optimizer != "none" or c.options.whole_step)
+        c.extras.shapes and (Mode.GENERATE in c.modes or c.protocol.optimizer != "none" or _whole_steps(c))
     ),
     "<extras.shapes> measures dynamic shapes as strategies; leave <options.dynamic_shapes=True>, "
     "<options.dynamic_batch=True> and [dynamic=True] out": lambda c: bool(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -145,7 +144,7 @@ class Team:
         except (EOFError, ConnectionError):
             self._processes[place].join(PATIENCE_S)
             code = self._processes[place].exitcode or 0
-            how = signal.Signals(-code).name if code < 0 else f"exit {code}"
+            how = f"signal {-code}" if code < 0 else f"exit {code}"
             raise RankFailed(f"rank {place + 1} has died ({how})") from None
         if not well:
             raise RankFailed(f"rank {place + 1}: {answer}")

@@ -26,8 +26,8 @@ def gates_of_run(words: Sequence[str], *, environments: bool, compile_runs: bool
             raise UsageError(f"{FLAG}: {gate.kind} needs two runs (--compare); a run has {', '.join(KINDS)}")
         if gate.kind == "compile" and not (environments and compile_runs):
             raise UsageError(
-                f"{FLAG}: compile compares environments of a run, compiled several times; add --envs and "
-                "--compile-runs, or compare two runs with --compare"
+                f"{FLAG}: compile compares environments of a run, compiled several times; add two --envs "
+                "and --compile-runs=2 or more, or compare two runs with --compare"
             )
     return gates
 
