@@ -229,7 +229,7 @@ EXPECTED: dict[str, Fault] = {
     "pipe_long_line": both("replies with 300 MB without a line end", attack(), "attacks"),
     "pipe_binary": only("replies with a megabyte of random bytes", attack(), "attacks"),
     "closes_requests": only("closes the pipe of the requests", crash(None, None), "attacks"),
-    "removes_its_folder": only("removes the job's folder, then aborts", crash("SIGABRT"), "tame"),
+    "removes_its_folder": only("removes the job's folder, then aborts", crash("SIGABRT"), "attacks"),
     "prints_a_gigabyte": both("prints 1 GB", replace(PASS, note=LONG_LOG), "attacks"),
     # with --ddp=2
     "dies_in_one_rank": only(
