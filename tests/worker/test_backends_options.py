@@ -341,11 +341,14 @@ def test_a_missing_package_is_named_with_how_to_get_it(
     assert why_unavailable(name, "cpu") == install
 
 
-@pytest.mark.parametrize("name", ["export", "aot_inductor", "onnxrt", "openvino", "tvm"])
-def test_a_torch_that_is_too_old_to_capture_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["export", "aot_inductor", "onnxrt", "openvino", "tvm", "inductor_compiled_autograd"]
+)
+def test_a_torch_that_is_too_old_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("torch.export.Dim.AUTO")
-    says = f"the capture by torch.export needs torch 2.6 or later; this is torch {torch.__version__}"
-    assert why_unavailable(name, "cpu") == says
+    monkeypatch.delattr("torch._dynamo.compiled_autograd._enable")
+    says = f"needs torch 2.6 or later; this is torch {torch.__version__}"
+    assert known(why_unavailable(name, "cpu")).endswith(says)
 
 
 def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
