@@ -12,8 +12,15 @@ from harness.backends.shared.around import inside
 from harness.program import Compiled, Program
 
 MODES = ("training",)
-why_unavailable = inductor.why_unavailable
 SETTINGS = inductor.SETTINGS
+
+
+def why_unavailable(device_type: str) -> str | None:
+    try:
+        from torch._dynamo.compiled_autograd import _enable  # noqa: F401 - an old torch has none
+    except ImportError:
+        return f"compiled autograd needs torch 2.6 or later; this is torch {torch.__version__}"
+    return inductor.why_unavailable(device_type)
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers

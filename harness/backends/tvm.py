@@ -45,4 +45,4 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
 
 def why_unavailable(device_type: str) -> str | None:
-    return why_missing("apache-tvm", "tvm") or why_broken("tvm")
+    return captured.why_unavailable(device_type) or why_missing("apache-tvm", "tvm") or why_broken("tvm")

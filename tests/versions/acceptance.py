@@ -17,6 +17,7 @@ from tests.versions.install import ROOT
 STEP_S = 2400.0  # on a machine that has much else to do
 MODES = ("training", "inference")
 COMPILERS = ("aot_eager", "inductor")
+EXPLAINED = (*COMPILERS, "inductor[epilogue_fusion=False]", "dynamo_ts")
 MAIN_JOB = ("--suites=tiny_gpt", "--training", "--dtypes=bfloat16", "--quick", "--skip-unavailable")
 # those of each suite that compile fast: main_job and generation have the larger ones
 MODELS = {
@@ -127,8 +128,10 @@ def models(ground: Ground) -> Skips:
 
 
 def operations(ground: Ground) -> Skips:
-    """Four single operations."""
-    return measured(ground, "operations", OPERATIONS, ("inference",), suites=("ops",))
+    """Four single operations, also with a setting in brackets and by TorchScript; explained."""
+    return measured(
+        ground, "operations", OPERATIONS, ("inference",), "--explain", suites=("ops",), compilers=EXPLAINED
+    )
 
 
 def generation(ground: Ground) -> Skips:
@@ -137,22 +140,29 @@ def generation(ground: Ground) -> Skips:
 
 
 def measured(
-    ground: Ground, step: str, names: Sequence[str], modes: Sequence[str], *, suites: Iterable[str]
+    ground: Ground,
+    step: str,
+    names: Sequence[str],
+    modes: Sequence[str],
+    *more: str,
+    suites: Iterable[str],
+    compilers: Sequence[str] = COMPILERS,
 ) -> Skips:
-    """Both compilers, with parity. In a worker's environment, the parent of the pinned one measures."""
+    """The compilers, with parity. In a worker's environment, the parent of the pinned one measures."""
     name = ground.environment.name if ground.environment.worker else ""
     words = [
         *ground.torchduet,
         f"--suites={','.join(suites)}",
         f"--only={','.join(names)}",
         *map("--{}".format, modes),
-        f"--compilers={','.join(COMPILERS)}",
+        f"--compilers={','.join(compilers)}",
+        *more,
         *([f"--envs={name}={ground.python}"] if name else []),
         *ground.parity_only,
         f"--output-dir={step}",
     ]
     run(ground, step, words)
-    candidates = [f"{compiler}@{name}" if name else compiler for compiler in COMPILERS]
+    candidates = [f"{compiler}@{name}" if name else compiler for compiler in compilers]
     return skips_of(ground, step, product(names, modes, candidates))
 
 

@@ -19,7 +19,8 @@ from harness.backends import backend_names, backend_of, load_backend, why_unavai
 from harness.backends.inductor_regional import regions_of
 from harness.backends.shared.around import around
 from harness.backends.shared.inductor import all_settings, packs_weights
-from harness.backends.shared.options import inductor_settings
+from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
+from harness.backends.shared.torchscript import settled
 from harness.counters import graphs_compiled
 from harness.probes.compilers import probed
 from harness.program import Program
@@ -92,6 +93,32 @@ def test_a_value_of_another_type_is_refused(pair: str) -> None:
     key, _, value = pair.partition("=")
     with pytest.raises(ValueError, match=rf"inductor's {key} takes .*, not '{value}'"):
         inductor_settings([pair])
+
+
+def test_a_configuration_without_types_takes_those_of_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.0 has no get_config_copy, and torch before 2.6 no get_type."""
+    values = {"max_autotune": False, "threads": -1, "simdlen": None, "backends": "ATEN"}
+    monkeypatch.setitem(sys.modules, "old.config", SimpleNamespace(to_dict=lambda: values))
+    right = settings_of(["max_autotune=1", "threads=1", "simdlen=none", "backends=1"], "old.config")
+    assert str(right) == "{'max_autotune': True, 'threads': 1, 'simdlen': None, 'backends': '1'}"
+    with pytest.raises(ValueError, match="old's simdlen takes none, not '256'"):
+        settings_of(["simdlen=256"], "old.config", "old")
+
+
+def test_a_setting_may_have_any_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = SimpleNamespace(get_config_copy=lambda: {"hooks": 1}, get_type=lambda _: Any | list[str])
+    monkeypatch.setitem(sys.modules, "new.config", new)
+    assert settings_of(["hooks=[2]"], "new.config") == {"hooks": [2]}
+
+
+def test_the_modes_of_a_torch_that_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrapper(mode: str, *_: object) -> object:
+        return SimpleNamespace(config={"max_autotune": mode == "max-autotune"})
+
+    monkeypatch.delattr("torch._inductor.list_mode_options")
+    monkeypatch.setattr("torch._TorchCompileInductorWrapper", wrapper)
+    assert settings_of_mode("max-autotune") == {"max_autotune": True}
+    assert "did you mean max-autotune" in known(why_unavailable("inductor[mode=max-autotun]", "cpu"))
 
 
 def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
@@ -184,6 +211,12 @@ def test_nopython_makes_a_break_an_error() -> None:
 def test_nvfuser_is_refused_with_where_it_went(name: str) -> None:
     with pytest.raises(RuntimeError, match=r"removed NVFuser from TorchScript.* thunder"):
         load_backend(name)(program(fuser="nvfuser"))
+
+
+def test_graphs_of_a_torch_without_lazy_ones_are_scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = torch.fx.symbolic_trace(nn.ReLU())
+    monkeypatch.setitem(sys.modules, "torch.fx._lazy_graph_module", None)
+    assert torch.equal(settled(graph)(torch.tensor([-1.0, 1.0])), torch.tensor([0.0, 1.0]))
 
 
 def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> None:
@@ -306,6 +339,16 @@ def test_a_missing_package_is_named_with_how_to_get_it(
 ) -> None:
     monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: None)
     assert why_unavailable(name, "cpu") == install
+
+
+@pytest.mark.parametrize(
+    "name", ["export", "aot_inductor", "onnxrt", "openvino", "tvm", "inductor_compiled_autograd"]
+)
+def test_a_torch_that_is_too_old_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("torch.export.Dim.AUTO")
+    monkeypatch.delattr("torch._dynamo.compiled_autograd._enable")
+    says = f"needs torch 2.6 or later; this is torch {torch.__version__}"
+    assert known(why_unavailable(name, "cpu")).endswith(says)
 
 
 def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatch) -> None:

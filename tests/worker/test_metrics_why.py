@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
+from torch._dynamo.guards import CheckFunctionManager
 
 from harness import counters, metrics
 from harness.hardware.instructions import counting
@@ -352,3 +353,21 @@ def test_guards_below_a_dict_whose_order_counts_are_counted() -> None:
         (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(forward)
         counts.append(generated.cost_of(entry.guard_manager, {})[0])
     assert counts[1] >= counts[0] + 4
+
+
+GRAPH = SimpleNamespace(local_scope={})
+
+
+@pytest.mark.parametrize(("given", "guards"), [(("code", GRAPH), 3), ((GRAPH,), 3), ((None,), None)])
+def test_guards_are_found_with_the_arguments_of_each_torch(
+    given: tuple[Any, ...], guards: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(manager: Any, *_: object) -> None:
+        manager.guard_manager = None
+
+    monkeypatch.setattr(CheckFunctionManager, "__init__", init)
+    monkeypatch.setattr(generated, "cost_of", lambda manager, scope: (3, 1.0))
+    make: Any = CheckFunctionManager
+    with observing("compile", CPU, Extras(explain=True)) as numbers:
+        make(*given)
+    assert numbers.get("guards") == guards

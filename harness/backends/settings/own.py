@@ -24,7 +24,7 @@ from unittest.mock import patch
 import torch
 
 from harness.backends.shared.around import SETTLING_CALLS, inside
-from harness.backends.shared.options import inductor_modes, inductor_settings, settings_of
+from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
 from harness.program import Compile, Compiled, Program
 from harness.settings import choice
 
@@ -93,8 +93,7 @@ def own_settings(settings: Sequence[str], takes: Sequence[str]) -> OwnSettings:
         elif kind == "decompose":
             kept += _overloads(name)
         elif kind == "mode":
-            modes = inductor_modes()
-            inductor += [f"{k}={v}" for k, v in modes[choice("mode", modes).read(value)].items()]
+            inductor += [f"{k}={v}" for k, v in settings_of_mode(value).items()]
         elif kind in MODULES:
             patches.setdefault(MODULES[kind], {}).update(settings_of([f"{name}={value}"], MODULES[kind]))
         else:

@@ -28,7 +28,7 @@ def why_unavailable(device_type: str) -> str | None:
     """Why no model can be captured on any device: torch is too old."""
     if hasattr(getattr(getattr(torch, "export", None), "Dim", None), "AUTO"):
         return None
-    return f"a capture with free sizes needs torch 2.6 or later; this is torch {torch.__version__}"
+    return f"the capture by torch.export needs torch 2.6 or later; this is torch {torch.__version__}"
 
 
 def compile_at_first_call(

@@ -15,7 +15,7 @@ from harness.backends.settings.own import OF_INDUCTOR
 from harness.backends.shared.around import SETTLING_CALLS, around
 from harness.backends.shared.captured import device_of
 from harness.backends.shared.dynamo import compile_with_dynamo
-from harness.backends.shared.options import DYNAMO, inductor_modes, inductor_settings
+from harness.backends.shared.options import DYNAMO, inductor_settings, settings_of_mode
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
 from harness.hardware.installed import any_program, missing_for_triton
@@ -139,9 +139,7 @@ def all_settings(
     program: Program, mode: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """inductor's settings for this candidate. Raises ``ValueError`` for an unknown setting."""
-    of_mode: Mapping[str, Any] = {}
-    if mode:
-        of_mode = inductor_modes(mode)
+    of_mode = settings_of_mode(mode) if mode else {}
     freezing = {"freezing": True} if program.options.freezing and not program.training else {}
     users = inductor_settings(program.options.inductor_config)
     return {**of_mode, **(settings or {}), **freezing, **users}

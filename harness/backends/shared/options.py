@@ -15,7 +15,7 @@ import torch
 
 from harness.program import Program
 from harness.schema import CompilerOptions
-from harness.settings import ROW
+from harness.settings import ROW, choice
 from harness.shapes.sizes import DYNAMIC, MARKED, STATIC
 from harness.tensors import named_tensors
 
@@ -42,13 +42,16 @@ def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple
     )
 
 
-def inductor_modes(*mode: str) -> dict[str, Any]:
-    """The settings of this mode, or of each mode. ``ValueError`` if this torch has none."""
+def settings_of_mode(mode: str) -> dict[str, Any]:
+    """inductor's settings in this mode. ``ValueError`` if this torch has no such mode."""
     inductor: Any = importlib.import_module("torch._inductor")
-    if not hasattr(inductor, "list_mode_options"):
-        raise ValueError(f"torch {torch.__version__} has no modes of inductor: leave the mode out")
-    modes: dict[str, Any] = inductor.list_mode_options(*mode)
-    return modes
+    modes: dict[str, dict[str, Any]]
+    if hasattr(inductor, "list_mode_options"):
+        modes = inductor.list_mode_options()
+    else:  # torch 2.0 has these modes, and no list of them
+        of: Any = torch._TorchCompileInductorWrapper
+        modes = {name: of(name, None, None).config for name in ("default", "reduce-overhead", "max-autotune")}
+    return modes[choice("mode", modes).read(mode)]
 
 
 def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
@@ -65,9 +68,9 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
     if not pairs:
         return {}
     config: Any = importlib.import_module(module)
-    # torch 2.0 has no get_config_copy, and torch before 2.6 no get_type
+    # torch 2.0 has no get_config_copy; torch before 2.6 no get_type, and it wants the type of the value
     known = config.get_config_copy() if hasattr(config, "get_config_copy") else config.to_dict()
-    kind_of = getattr(config, "get_type", lambda key: object if known[key] is None else type(known[key]))
+    kind_of = getattr(config, "get_type", lambda key: type(known[key]))
     owner = owner or module
     settings = {}
     for pair in pairs:
@@ -100,9 +103,11 @@ def _value(key: str, text: str, kind: Any, now: Any) -> Any:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = text
-    plain = tuple(k for k in kinds if isinstance(k, type))
+    # to Python 3.10, list[str] is a class; isinstance() takes neither it nor Any
+    plain = tuple(k for k in kinds if isinstance(k, type) and k is not Any and not typing.get_origin(k))
     if len(plain) == len(kinds) and not isinstance(value, plain):
-        names = " or ".join("true or false" if k is bool else k.__name__ for k in plain)
+        words: dict[type, str] = {bool: "true or false", types.NoneType: "none"}
+        names = " or ".join(words.get(k, k.__name__) for k in plain)
         raise ValueError(f"{key} takes {names}, not {text!r} (now: {now!r})")
     return value
 
