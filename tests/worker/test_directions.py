@@ -235,7 +235,7 @@ def test_a_part_that_is_too_large_is_named_although_it_is_below_the_roundings(fa
     assert judgment.error.slope == pytest.approx(factor - 1, rel=0.2)
     size = "large" if factor > 1 else "small"
     words = judgment.words(truth)
-    assert words.startswith("as if the result of bmm were ")
+    assert words.startswith("as if it were ")
     assert f"too {size}; eager: " in words
 
 
