@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -144,7 +145,8 @@ class Team:
         except (EOFError, ConnectionError):
             self._processes[place].join(PATIENCE_S)
             code = self._processes[place].exitcode or 0
-            how = f"signal {-code}" if code < 0 else f"exit {code}"
+            names = {number.value: number.name for number in signal.Signals}  # a real-time signal has none
+            how = names.get(-code, f"signal {-code}") if code < 0 else f"exit {code}"
             raise RankFailed(f"rank {place + 1} has died ({how})") from None
         if not well:
             raise RankFailed(f"rank {place + 1}: {answer}")
