@@ -338,6 +338,7 @@ class Judgment:
         noisy = max([truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws)])
         what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
         limit = rank.limit(figure) if rank is not None else theirs
+        # as many as tell the error from its limit
         digits = next((n for n in range(2, 6) if _share(theirs, n) != _share(limit, n)), 2)
         words = f"off by {_share(theirs, digits)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
         if rank is not None:

@@ -74,14 +74,15 @@ class Watch:
         kept = self._kept.get(variant)
         if kept is None or not isinstance(result, tuple):
             return
-        if kept.looks < LOOKS:
+        looking = kept.looks < LOOKS
+        if looking:
             kept.looks = kept.looks + 1 if steps == 1 else 0
         if steps > 1 and variant.drifts:
             return
         loss, output = result
         parts = (*named_tensors(loss, "loss"), *named_tensors(output, "output"))
         now = {name: _few(tensor) for name, tensor in parts if name in kept.names}
-        if steps == 1 and kept.looks <= LOOKS and any(name.startswith("gradient.") for name in kept.names):
+        if steps == 1 and looking and any(name.startswith("gradient.") for name in kept.names):
             now.update(_of_gradients(variant, kept.names))
         before = kept.samples.setdefault(steps, now)
         before = {name: tensor for name, tensor in before.items() if name in now}

@@ -172,13 +172,23 @@ def test_eager_takes_more_steps_only_where_they_may_explain_a_change(n: int, *, 
 # -- by itself ------------------------------------------------------------------------------------
 
 
-def watching(values: torch.Tensor) -> tuple[Watch, Any]:
+def watching(values: torch.Tensor, **more: torch.Tensor) -> tuple[Watch, Any]:
     watch, variant = Watch(), Mock(rewinds=False, drifts=False)
-    results = {"output": values}
+    results = {"output": values, **more}
     expected = Expected(data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
     checks = Mock(expected=expected, truth=expected.truths[0], spread={})
     watch.remember(variant, results, checks)
     return watch, variant
+
+
+def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[int]()
+    monkeypatch.setattr("harness.parity.watch._of_gradients", lambda *_: looked.append(1) or {})
+    values = drawn(64).float()
+    watch, variant = watching(values, **{"gradient.w": values})
+    for steps in (1, 1, 4, *[1] * (LOOKS + 5)):  # two looks do not count: others came between
+        watch.look(variant, (None, values), steps)
+    assert len(looked) == 2 + LOOKS
 
 
 def test_nan_that_stays_nan_is_no_change() -> None:
