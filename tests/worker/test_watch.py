@@ -182,13 +182,13 @@ def watching(values: torch.Tensor, **more: torch.Tensor) -> tuple[Watch, Any]:
 
 
 def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = list[int]()
-    monkeypatch.setattr("harness.parity.watch._of_gradients", lambda *_: looked.append(1) or {})
+    looked = Mock(return_value={})
+    monkeypatch.setattr("harness.parity.watch._of_gradients", looked)
     values = drawn(64).float()
     watch, variant = watching(values, **{"gradient.w": values})
     for steps in (1, 1, 4, *[1] * (LOOKS + 5)):  # two looks do not count: others came between
         watch.look(variant, (None, values), steps)
-    assert len(looked) == 2 + LOOKS
+    assert looked.call_count == 2 + LOOKS
 
 
 def test_nan_that_stays_nan_is_no_change() -> None:
