@@ -80,5 +80,7 @@ def chosen(given: Given) -> Action:
             if other is not actions[0] and flag.key in given and flag not in getattr(actions[0], "ALSO", ()):
                 values = call.metavar if isinstance(call.metavar, tuple) else ()
                 add = f", or add {call.long}" if actions[0] is measure else ""
-                raise UsageError(f"{flag.long} is for {' '.join((call.long, *values))}; leave it out{add}")
+                also = " and for runs that measure" if flag in measure.ALSO else ""
+                where = f"{' '.join((call.long, *values))}{also}"
+                raise UsageError(f"{flag.long} is for {where}; leave it out{add}")
     return actions[0]
