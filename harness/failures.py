@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -117,3 +118,13 @@ def attempting(
         failure = describe_failure(error, phase)
         failure = replace(failure, message=explain(error, failure.message))
         raise JobFailed(oom if is_out_of_memory(error) else status, failure) from error
+
+
+def exit_name(code: int) -> str:
+    """``SIGSEGV`` for -11, ``exit 3`` for 3."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -157,7 +157,7 @@ def identity(settings: Any) -> Iterator[tuple[str, Any]]:
 def no_such(text: str, noun: str, known: Iterable[str]) -> str:
     """The sentence for an unknown word. It names similar known words, or all of them if they are few."""
     names = sorted(known)
-    # of few words, a distant one is no better advice than all
+    # if there are few words, all are better advice than a distant one
     near = difflib.get_close_matches(text, names, n=3, cutoff=0.65 if len(names) <= 5 else 0.5)
     if near:
         advice = f"did you mean {' or '.join(near)}?"

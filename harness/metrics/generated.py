@@ -64,7 +64,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         init(manager, *given, **named)
         # the graph's place among the arguments depends on torch
         graph: Any = next((x for x in (*given, *named.values()) if hasattr(x, "local_scope")), None)
-        with suppress(AttributeError):  # a torch with other names must not lose the compilation
+        with suppress(AttributeError):  # in a torch with other names, the compilation must not fail
             checks.append(cost_of(manager.guard_manager, graph.local_scope))
 
     with ExitStack() as stack:

@@ -102,9 +102,11 @@ class Form:
 
     def shared_outputs(self, candidate: Form) -> str:
         """A note on an output that shares the memory of another one as eager's does not; "" if none does."""
-        for name in self.together.keys() & candidate.together.keys():
-            for other in sorted(candidate.together[name] - self.together[name]):
-                return f"{other} shares its memory with {name}, unlike eager's: a change of one changes both"
+        for name, ours in self.together.items():
+            if others := sorted(candidate.together.get(name, frozenset()) - ours):
+                return (
+                    f"{others[0]} shares its memory with {name}, unlike eager's: a change of one changes both"
+                )
         return ""
 
     def other_strides(self, candidate: Form) -> str:

@@ -201,7 +201,7 @@ def _half(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 def change_tensors(given: object, more: int, target: object = None) -> bool:
     """Changes these inputs and targets in place. Returns whether any has changed. ``more``: otherwise.
 
-    ``target``: those of ``given`` that are no masks or positions for certain.
+    ``target``: those of ``given`` that cannot be masks or positions.
     """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(given, "given")}
     targets = {id(tensor) for _, tensor in named_tensors(target, "target")}

@@ -50,7 +50,7 @@ class Update:
     ) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
         make = optimizer or partial(CLASSES[protocol.optimizer], lr=LEARNING_RATE)
-        whose = "optimizer" if optimizer else f"optimizer {protocol.optimizer}"
+        whose = "optimizer: its function" if optimizer else f"optimizer {protocol.optimizer}: torch"
         self._optimizer = self._checked(_result_of(whose, make, list(self.weights.values())))
         for group in self._optimizer.param_groups if protocol.scheduler == "tensor" else ():
             group["lr"] = torch.tensor(group["lr"])
@@ -60,7 +60,7 @@ class Update:
         self._scheduler = None
         if protocol.scheduler != "none":
             make = scheduler or partial(LambdaLR, lr_lambda=_a_little)
-            self._scheduler = _result_of("scheduler", make, self._optimizer)
+            self._scheduler = _result_of("scheduler: its function", make, self._optimizer)
             if not hasattr(self._scheduler, "load_state_dict"):
                 raise TypeError(f"scheduler: {_kind(self._scheduler)} is no scheduler of torch")
         self._plain = [{k: v for k, v in part.items() if isinstance(v, PLAIN)} for part in self._parts()]
@@ -148,11 +148,11 @@ def _own_step(step: Any) -> Any:
     return own_code(step, tuple(own))
 
 
-def _result_of(noun: str, function: Callable[..., Any], given: Any) -> Any:
+def _result_of(whose: str, function: Callable[..., Any], given: Any) -> Any:
     try:
         return function(given)
     except Exception as error:  # of the user's
-        raise TypeError(f"{noun}: its function raised {type(error).__name__}: {line_of(error)}") from error
+        raise TypeError(f"{whose} raised {type(error).__name__}: {line_of(error)}") from error
 
 
 def _kind(value: object) -> str:

@@ -18,12 +18,12 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from harness.failures import exit_name
 from harness.schema import Failure, Status
 from harness.worker.status_page import Activity, StatusPage
 from runner.engine.replies import LONGEST_LINE, invalid, parsed
 from runner.engine.worker_start import Start
 from runner.labels import plain
-from runner.plan.interpreter import exit_name
 
 TICK_S = 0.5  # the parent wakes this often while a worker runs; a shorter time would disturb the worker
 GRACE_S = 2.0  # for a worker to end before it is killed

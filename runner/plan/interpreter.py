@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,13 +55,3 @@ def worker_environment(
     if preload is not None:
         environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
     return environment
-
-
-def exit_name(code: int) -> str:
-    """``SIGSEGV`` for -11, ``exit 3`` for 3."""
-    if code >= 0:
-        return f"exit {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"

@@ -16,13 +16,14 @@ from functools import partial
 from typing import IO, Any
 
 from harness.codec import from_json, to_json
+from harness.failures import exit_name
 from harness.loading.own_model import suite_of
 from harness.schema import Case, Job, Protocol, Setting
 from harness.settings import is_own_model
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.compilers import Ask, Usable
-from runner.plan.interpreter import base_environment, exit_name, worker_environment
+from runner.plan.interpreter import base_environment, worker_environment
 
 LIMIT_S = 180.0  # importing torch for the first time, from a cold disk
 LEAST_S = 30.0  # of a limit that the user gave: starting Python and importing torch

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.failures import exit_name
 from harness.schema import BASELINE, Job, Record, Status
 from runner.engine import JobContext, Place, launch, worker_process
 from runner.engine.replies import INVALID, LONGEST_LINE
@@ -25,7 +26,7 @@ from runner.engine.worker_process import (
     was_shortened,
 )
 from runner.engine.worker_start import PlainStart
-from runner.plan.interpreter import exit_name, worker_environment
+from runner.plan.interpreter import worker_environment
 from tests.cli.command import PATIENCE_S, wait_until
 from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, run

@@ -68,7 +68,7 @@ def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str,
     if not pairs:
         return {}
     config: Any = importlib.import_module(module)
-    # torch 2.0 has no get_config_copy; torch before 2.6 no get_type, and it wants the type of the value
+    # torch 2.0 has no get_config_copy. Before torch 2.6, without get_type, a value keeps the type it has
     known = config.get_config_copy() if hasattr(config, "get_config_copy") else config.to_dict()
     kind_of = getattr(config, "get_type", lambda key: type(known[key]))
     owner = owner or module

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ import torch.distributed as dist
 
 from harness.backends import load_backend
 from harness.devices import of, type_of
-from harness.failures import JobFailed, line_of, log_traceback
+from harness.failures import JobFailed, exit_name, line_of, log_traceback
 from harness.hardware.cpus import usable_cpus
 from harness.schema import Failure, Job, Status
 from harness.tensors import listed
@@ -144,9 +143,7 @@ class Team:
             well, answer = self._links[place].recv()
         except (EOFError, ConnectionError):
             self._processes[place].join(PATIENCE_S)
-            code = self._processes[place].exitcode or 0
-            names = {number.value: number.name for number in signal.Signals}  # a real-time signal has none
-            how = names.get(-code, f"signal {-code}") if code < 0 else f"exit {code}"
+            how = exit_name(self._processes[place].exitcode or 0)
             raise RankFailed(f"rank {place + 1} has died ({how})") from None
         if not well:
             raise RankFailed(f"rank {place + 1}: {answer}")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.devices import PLATFORMS
+from harness.failures import exit_name
 from runner.errors import UsageError
 from runner.labels import plain, reason
-from runner.plan.interpreter import base_environment, exit_name, worker_environment
+from runner.plan.interpreter import base_environment, worker_environment
 from runner.plan.probe import LIMIT_S, NoAnswer, printed_by
 
 OLDEST_PYTHON = (3, 10)

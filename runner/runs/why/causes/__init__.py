@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from runner.runs.why.looked import Looked
 
@@ -49,6 +49,7 @@ def cost_of(cause: Cause, looked: Looked) -> float | None:
 
 def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
     """The settings that remove the cause; () if none is known."""
-    settings = getattr(cause, "settings", lambda _: getattr(cause, "SETTINGS", ()))
+    own: Any = cause
+    settings = own.settings(looked) if hasattr(own, "settings") else getattr(own, "SETTINGS", ())
     every = "inductor" in looked.compiler
-    return tuple(setting for setting in settings(looked) if every or setting.startswith(OF_DYNAMO))
+    return tuple(setting for setting in settings if every or setting.startswith(OF_DYNAMO))
