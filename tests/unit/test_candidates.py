@@ -12,7 +12,6 @@ from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate, Verdict
 from runner.analysis.statistics import geomean, wilson
 from runner.cli.commands import job_command
-from runner.reports.parts.pairs import pair_tables, short_pair_tables
 from tests.command_line import config_of_words
 from tests.factories import ASSUMED_SD, known, make_job, make_record, together, with_samples
 from tests.unit.test_statistics import estimate
@@ -95,16 +94,11 @@ def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no
     assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).pairs == ()
 
 
-def test_two_compilers_have_one_ratio_over_their_models_and_tables() -> None:
+def test_two_compilers_have_one_ratio_over_their_models() -> None:
     records = [r for m in "abc" for r in together(m, {"inductor": 0.5, "torchscript": 1.0})]
-    summary = summarize(records)
-    (ratio,) = summary.ratios
+    (ratio,) = summarize(records).ratios
     assert ratio.mean.models == 3
     assert ratio.mean.value == pytest.approx(2.0, rel=0.01)
-    means, models = pair_tables(summary)
-    assert means.rows[0][1] == "inductor over torchscript"
-    assert len(models.rows) == 3
-    assert short_pair_tables(summary) == (means,)
 
 
 def an_estimate(speedup: float, half: float) -> PairedEstimate:

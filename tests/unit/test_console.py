@@ -244,20 +244,11 @@ def test_a_run_ends_with_its_answer(name: str, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        (
-            make_record(make_job(), speedup=2.0, compilation_s=3.0),
-            "faster, 2.00x [1.98, 2.03], compiles in 3.00 s, parity pass, pays after 630 steps",
-        ),
-        (
-            make_record(make_job(), status=Status.FAIL_ACCURACY, speedup=3.0),
-            "fail_accuracy (2 of 10 tensors differ too much), so 3.00x [2.96, 3.04] does not count",
-        ),
         (make_record(make_job(), status=Status.CRASH), "crash (SIGSEGV: made up | for crash)"),
         (
             make_record(make_job(protocol=UNCHECKED), speedup=0.5, status=Status.PASS_DUE_TO_SKIP),
             "slower, 0.500x [0.494, 0.507], compiles in 5.00 s, parity not checked, never pays",
         ),
-        (make_record(make_job(protocol=Protocol(performance=False))), "compiles in 5.00 s, parity pass"),
     ],
 )
 def test_the_line_of_a_result(record: Record, line: str) -> None:

@@ -246,11 +246,6 @@ def record_with(times: Samples | None, **metrics: Any) -> Record:
     return replace(record, samples=times, metrics=metrics, environment={"cpu_count": 2})
 
 
-def drifting(n: int = 40) -> Samples:
-    """Candidate times that swing slowly against eager's steady ones."""
-    return samples([0.01] * n, [0.01 * (1 + 0.1 * math.sin(i / 6)) for i in range(n)])
-
-
 def noisy(n: int, spread: float) -> Samples:
     rng = np.random.default_rng(7)
     columns = 0.01 * np.exp(rng.normal(0, spread, (2, n)))
@@ -291,7 +286,6 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
 @pytest.mark.parametrize(
     ("times", "metrics", "title"),
     [
-        (drifting(), {}, "Rounds that depend on each other"),
         (noisy(40, 0.02), {"stolen_cpu_s": 1.0, "rounds_wall_s": 10.0}, "CPU time stolen"),
         (noisy(40, 0.02), {"throttled_s": 1.0, "rounds_wall_s": 10.0}, "Stopped by a CPU quota"),
         (noisy(40, 0.2), {"involuntary_switches": 5000, "rounds_wall_s": 10.0}, "Other work on the same"),
