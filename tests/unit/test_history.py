@@ -153,7 +153,6 @@ def test_parts_of_a_merged_run_are_not_counted_again(tmp_path: Path) -> None:
         (["--history", "{folder}/empty"], "--history: there is no run in"),
         (["--history", "{folder}/run-0"], "is a run itself; give the folder that holds your runs"),
         (["--history", "{folder}", "--tag=none"], "--history: no run in"),
-        (["--history", "{folder}", "--list"], "--list and --history exclude each other"),
     ],
 )
 def test_bad_input_ends_in_a_sentence(
