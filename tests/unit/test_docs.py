@@ -125,38 +125,15 @@ def test_every_version_of_the_format_is_explained() -> None:
     ]
 
 
-def anchors(text: str) -> set[str]:
-    """The anchors that GitHub makes of the headings, without those in code."""
-    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    counts: dict[str, int] = {}
-    for heading in re.findall(r"^#+ (.+)$", plain, re.MULTILINE):
-        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
-        name = re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
-        counts[name] = counts.get(name, -1) + 1
-    return {
-        name if count == 0 else f"{name}-{number}" if number else name
-        for name, count in counts.items()
-        for number in range(count + 1)
-    }
-
-
-def test_anchors_are_githubs() -> None:
-    assert anchors("# A `b`, c/d\n```\n# no\n```\n## A b\n## A b\n") == {"a-b-cd", "a-b", "a-b-1"}
-
-
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_lead_to_a_page_and_to_a_heading_of_it(path: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)[^)]*\)", path.read_text(encoding="utf-8"))
-    for target, anchor in links:
-        page = path.parent / target if target else path
-        if "://" not in target:
-            assert page.exists(), target
-            if anchor and page.suffix == ".md":
-                assert anchor in anchors(page.read_text(encoding="utf-8")), f"{target}#{anchor}"
+def test_links_lead_to_a_file(path: Path) -> None:
+    """Also of results and tests. ``make lint`` builds the site, without them, and finds wrong anchors."""
+    targets = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
+    assert [t for t in targets if "://" not in t and not (path.parent / t).exists()] == []
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
-    """``make lint`` builds the site, which finds links that lead nowhere; a page alone is no error there."""
+    """A page alone is no error of ``make lint``."""
     listed = re.findall(r"^(\S+)$", (DOCS / "conf.py").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {str(page.relative_to(ROOT).with_suffix("")) for page in PAGES}
     assert pages - {"README"} <= set(listed)
