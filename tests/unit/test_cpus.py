@@ -31,10 +31,7 @@ ROOT = Path(__file__).parents[2]
 def test_lanes_share_no_cpu(
     devices: list[str], cpus: list[int], threads: int, expected: dict[str, tuple[int, ...]]
 ) -> None:
-    shares = cpu_shares(devices, cpus, threads, Path("/nowhere"))
-    assert shares == expected
-    used = [cpu for share in shares.values() for cpu in share]
-    assert len(used) == len(set(used))
+    assert cpu_shares(devices, cpus, threads, Path("/nowhere")) == expected
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The statistics tested as statistics: how often they are right when the truth is known.
 
-Noise comes in kinds. ``shared`` drift multiplies both sides of a pair, as a
-machine that slows down does. Autocorrelated *differences* break the
-assumption of the signed-rank test, and the test says by how much.
+Noise comes in kinds. Drift multiplies both sides of a pair, as a machine that slows down does.
 """
 
 from collections.abc import Callable
@@ -67,40 +65,26 @@ def holds(estimate: PairedEstimate, truth: float) -> bool:
     return known(estimate.ci_low) <= truth <= known(estimate.ci_high)
 
 
-def rates(
-    make: Callable[[Generator, int], Columns], n: int, effect: float, repetitions: int = REPETITIONS
-) -> tuple[float, float]:
-    """(share of intervals that hold the true effect, share of p < 0.05)"""
-    rng = np.random.default_rng(20261121)
-    covered = called = 0
-    for _ in range(repetitions):
-        baseline, candidate = make(rng, n)
-        estimate = paired_speedup(baseline * effect, candidate)
-        covered += holds(estimate, effect)
-        called += estimate.p_value < 0.05
-    return covered / repetitions, called / repetitions
-
-
 # 1,500 repetitions of a 5 % event have a standard error of 0.56 %: +-2 % is beyond three of them
 @pytest.mark.parametrize(("kind", "n"), sampled(2, KINDS, (10, 30, 100)))
 @pytest.mark.series
 def test_under_the_null_p_and_interval_keep_their_promise(
     kind: Callable[[Generator, int], Columns], n: int
 ) -> None:
-    covered, called = rates(kind, n, 1.0)
-    assert 0.93 <= covered <= 0.97
-    assert 0.03 <= called <= 0.07
+    rng = np.random.default_rng(20261121)
+    estimates = [paired_speedup(*kind(rng, n)) for _ in range(REPETITIONS)]
+    assert 0.93 <= np.mean([holds(estimate, 1.0) for estimate in estimates]) <= 0.97
+    assert 0.03 <= np.mean([estimate.p_value < 0.05 for estimate in estimates]) <= 0.07
 
 
-def test_real_pairs_are_nearly_uncorrelated_and_covered() -> None:
-    """On real A/A data: intervals of 30 consecutive pairs hold the long run's value 94-98 % of the time."""
+def test_intervals_of_real_pairs_hold_the_long_runs_value() -> None:
+    """On real A/A data: of 30 consecutive pairs, 94-98 % of the time."""
     center = paired_speedup(REAL[:, 0], REAL[:, 1]).speedup
     covered = [
         holds(paired_speedup(REAL[start : start + 30, 0], REAL[start : start + 30, 1]), center)
         for start in range(0, len(REAL) - 30, 5)
     ]
-    assert len(covered) == 234
-    assert 0.92 <= np.mean(covered) <= 1.0
+    assert np.mean(covered) >= 0.92
 
 
 def test_real_pairs_in_random_order_give_uniform_p() -> None:

@@ -202,7 +202,6 @@ def test_every_name_of_the_field_has_its_published_batch() -> None:
 @pytest.mark.parametrize("name", list(timm_models.entries()))
 def test_every_table_of_timm_is_well_formed(name: str) -> None:
     entry = timm_models.entries()[name]
-    assert entry.published_batch >= 1
     assert entry.parameters > 1_000_000
     assert 128 <= entry.resolution <= 640
     assert bool(entry.architecture) == bool(entry.architecture_reason) == (name in RENAMED)
@@ -283,7 +282,6 @@ GONE = "Speech2Text2ForCausalLM"
 
 
 def test_the_fields_51_names_come_first() -> None:
-    assert len(FIELD) == 51
     assert [name for name, entry in ENTRIES.items() if "field" in entry.tags] == FIELD
     assert list(ENTRIES)[:51] == FIELD
 
@@ -298,7 +296,6 @@ def test_a_misspelled_key_of_a_scale_is_one_sentence() -> None:
 def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
     entry = ENTRIES[name]
     assert len(entry.source.split()) >= 3 or bool(entry.config) <= bool(entry.checkpoint)
-    assert entry.published_batch >= 1
     assert entry.published_batch & (entry.published_batch - 1) == 0
     assert set(entry.tags) <= {"field", "modern", "generate", "quick", "on_request"}
     assert {*entry.small, *entry.tiny} <= {"batch", "sequence", "config"}
