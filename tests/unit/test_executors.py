@@ -97,14 +97,6 @@ SIX = [work(f"m{number}", f"cuda:{number % 2}") for number in range(6)]
 ALL = sorted((work.job.case.name, candidate) for work in SIX for candidate in work.candidates)
 
 
-def test_every_record_arrives_once_and_each_device_has_one_job_at_a_time() -> None:
-    devices = Devices()
-    events = run(devices.measure, SIX)
-    assert recorded(events) == ALL
-    for kind in (Started, JobEnded):
-        assert sorted(e.job.case.name for e in events if isinstance(e, kind)) == [f"m{n}" for n in range(6)]
-
-
 class Meeting(Devices):
     """A job begins when one of the other lane is under way, too."""
 
@@ -117,10 +109,13 @@ class Meeting(Devices):
         yield from super().job(task, tell, stop, gate)
 
 
-def test_two_lanes_overlap_in_time() -> None:
+def test_lanes_overlap_each_device_has_one_job_at_a_time_and_every_record_arrives_once() -> None:
     devices = Meeting()
-    assert recorded(run(devices.measure, SIX)) == ALL
+    events = run(devices.measure, SIX)
     assert devices.most == 2
+    assert recorded(events) == ALL
+    for kind in (Started, JobEnded):
+        assert sorted(e.job.case.name for e in events if isinstance(e, kind)) == [f"m{n}" for n in range(6)]
 
 
 def test_different_kinds_of_devices_follow_each_other() -> None:

@@ -38,13 +38,6 @@ def test_nothing_is_written_over(tmp_path: Path, path: str, says: str) -> None:
     assert {file.read_text() for file in held} == {"x"}
 
 
-def test_reopening_what_is_no_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--visualize-logs: there is no folder"):
-        RunFolder.reopen("--visualize-logs", tmp_path / "none")
-    with pytest.raises(UsageError, match=r"--resume: there is no records.jsonl in"):
-        RunFolder.reopen("--resume", tmp_path)
-
-
 def test_the_logs_first_line_says_how_to_run_the_job_by_hand(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", [make_job()], [])
     log = folder.open_case(make_job())
