@@ -318,27 +318,26 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     assert len(called) <= 0.05 * len(timed)
 
 
-def test_a_result_that_failed_before_its_batch_was_known_is_a_new_failure(tmp_path: Path) -> None:
-    """In A, the model ran at half of the planned batch. In B, it failed before it told its batch."""
-    job = make_job(batch_size=8)
-    halved = make_record(job)
-    halved = replace(halved, model=replace(known(halved.model), batch_size=4))
-    gone = replace(make_record(job, status=Status.MODEL_FAIL_TO_LOAD), model=None)
-    changes = compared(
-        tmp_path, [halved, make_record(make_job("other"))], [gone, make_record(make_job("other"))]
-    )
-    assert changes.mismatches == ()
-    assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == [job.case.name]
+def at_batch(size: int, status: Status = Status.PASS) -> Record:
+    """A result that ran, or ended, at this batch size."""
+    record = make_record(make_job(), status=status)
+    return replace(record, model=replace(known(record.model), batch_size=size))
 
 
-def test_a_result_that_has_no_memory_for_its_batch_is_a_new_failure(tmp_path: Path) -> None:
-    """The engine halves the batch down to 1 before it records the failure."""
-    job, other = make_job(batch_size=8), make_record(make_job("other"))
-    failed = make_record(job, status=Status.OOM)
-    failed = replace(failed, model=replace(known(failed.model), batch_size=1))
-    changes = compared(tmp_path, [make_record(job), other], [failed, other])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # at half of the planned batch; then it failed before it told its batch
+        (at_batch(4), replace(make_record(make_job(), status=Status.MODEL_FAIL_TO_LOAD), model=None)),
+        # the engine halves the batch down to 1 before it records the failure
+        (make_record(make_job()), at_batch(1, Status.OOM)),
+    ],
+)
+def test_a_failure_at_another_batch_is_a_new_failure(tmp_path: Path, before: Record, after: Record) -> None:
+    other = make_record(make_job("other"))
+    changes = compared(tmp_path, [before, other], [after, other])
     assert changes.mismatches == ()
-    assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == [job.case.name]
+    assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == ["model"]
 
 
 def test_several_compilations_are_not_said_to_be_one(tmp_path: Path) -> None:
