@@ -109,12 +109,6 @@ COMMANDS = {
     "--performance --training --amp --backend=inductor --output=torchbench_training.csv": (
         "training amp inductor torchbench_training"
     ),
-    "--performance --inference --bfloat16 --backend=inductor --output=torchbench_inference.csv": (
-        "inference bfloat16 inductor torchbench_inference"
-    ),
-    "--performance --training --amp --backend=inductor --output=huggingface_training.csv": (
-        "training amp inductor huggingface_training"
-    ),
     "--performance --inference --bfloat16 --backend=inductor --output=logs/timm_models_inference.csv": (
         "inference bfloat16 inductor logs/timm_models_inference"
     ),
