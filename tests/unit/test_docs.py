@@ -132,13 +132,6 @@ def test_links_lead_to_a_file(path: Path) -> None:
     assert [t for t in targets if "://" not in t and not (path.parent / t).exists()] == []
 
 
-def test_every_page_is_in_the_navigation_of_the_site() -> None:
-    """A page alone is no error of ``make lint``."""
-    listed = re.findall(r"^(\S+)$", (DOCS / "conf.py").read_text(encoding="utf-8"), re.MULTILINE)
-    pages = {str(page.relative_to(ROOT).with_suffix("")) for page in PAGES}
-    assert pages - {"README"} <= set(listed)
-
-
 def test_the_table_of_study_a_comes_from_a_committed_run() -> None:
     text = (DOCS / "STUDIES.md").read_text(encoding="utf-8")
     part = text.split("\n## A: ", 1)[1].split("\n## ", 1)[0]
