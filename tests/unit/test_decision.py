@@ -230,12 +230,10 @@ def test_an_open_verdict_names_the_condition_that_failed(
     assert why.closes.startswith(closes)
 
 
-def test_a_closed_verdict_has_no_reason_and_two_sides_need_three_processes_each() -> None:
+def test_a_closed_verdict_has_no_reason() -> None:
     estimate = of(drawn(0.1, 0.01, 40))
     assert judgment(estimate, estimate.p_value, LIMITS) == (told(estimate), None)
     assert judgment(None, None, LIMITS) == (None, None)
-    word, why = judgment(estimate, estimate.p_value, LIMITS, across=True)
-    assert (word, known(why).reason) == (Verdict.INCONCLUSIVE, Reason.SIDES)
 
 
 # -- when a job has been measured enough -------------------------------------------------------

@@ -104,7 +104,6 @@ def test_every_case_is_an_operation_and_its_batch_is_its_first_size(scale: str) 
 def test_the_published_product_is_the_published_one() -> None:
     rows, inner, columns = ops.entries()["matmul_published"].sizes("full")
     assert (rows, inner, columns) == (16384, 32768, 8192)
-    assert 2 * rows * inner * columns == pytest.approx(8.796e12, rel=1e-4)
     assert ops.entries()["matmul_published"].sizes("small") == (rows // 16, inner // 16, columns // 16)
 
 
