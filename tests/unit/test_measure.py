@@ -21,26 +21,26 @@ from harness.timing.measure import (
 )
 from tests.factories import make_job
 
-VARIANTS = ("baseline", "fast", "slow")
+STEP_S = {"baseline": 0.5, "fast": 0.25, "slow": 2.0}
+FAULTS = {"baseline": 8, "fast": 0, "slow": 3}  # of a step
+VARIANTS = tuple(STEP_S)
 
 
 class FakeMachine:
     """Time and faults pass only while a step runs or the device is waited for; every event is kept."""
 
-    def __init__(self, step_s: dict[str, float], faults: dict[str, int], queued_s: float = 0.0) -> None:
+    def __init__(self, queued_s: float = 0.0) -> None:
         self.events: list[str] = []
         self._now = 100.0
         self._faults = 5000
-        self._step_s = step_s
-        self._step_faults = faults
         self._queued_s = queued_s  # work that a step leaves to the device
         self._owed_s = 0.0
 
     def step(self, name: str) -> Callable[[], None]:
         def run() -> None:
             self.events.append(f"step {name}")
-            self._now += self._step_s[name]
-            self._faults += self._step_faults[name]
+            self._now += STEP_S[name]
+            self._faults += FAULTS[name]
             self._owed_s += self._queued_s
 
         return run
@@ -68,14 +68,8 @@ class FakeMachine:
         )
 
 
-def machine(queued_s: float = 0.0) -> FakeMachine:
-    return FakeMachine(
-        {"baseline": 0.5, "fast": 0.25, "slow": 2.0}, {"baseline": 8, "fast": 0, "slow": 3}, queued_s
-    )
-
-
 def test_one_sample_is_announced_seeded_and_synchronized_on_both_sides_in_this_order() -> None:
-    fake = machine()
+    fake = FakeMachine()
     measure_round({"slow": fake.step("slow")}, ("slow",), 2, fake.instruments())
     assert fake.events == [
         "announce slow",
@@ -92,11 +86,12 @@ def test_one_sample_is_announced_seeded_and_synchronized_on_both_sides_in_this_o
 
 
 def test_work_left_to_the_device_is_in_the_sample_that_left_it() -> None:
-    fake = machine(queued_s=1.0)
+    fake = FakeMachine(queued_s=1.0)
     steps = {name: fake.step(name) for name in VARIANTS}
     fake.step("slow")()  # still queued when the samples begin
     timed_round = measure_round(steps, VARIANTS, 4, fake.instruments())
     assert timed_round.seconds == {"baseline": 1.5, "fast": 1.25, "slow": 3.0}
+    assert timed_round.minor_faults == FAULTS
 
 
 # -- order -----------------------------------------------------------------------
