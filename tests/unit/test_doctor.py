@@ -33,7 +33,6 @@ def machine(
     commands: dict[str, str] | None = None,
     environment: dict[str, str] | None = None,
     *,
-    cpus: int = 4,
     cores: int | None = 4,
 ) -> Machine:
     for name, text in (files or {}).items():
@@ -45,7 +44,7 @@ def machine(
         answers = [text for word, text in (commands or {}).items() if any(word in part for part in command)]
         return answers[0] if answers else None
 
-    return Machine(root=root, physical_cores=cores, run=run, environment=environment or {}, cpus=cpus)
+    return Machine(root=root, physical_cores=cores, run=run, environment=environment or {}, cpus=4)
 
 
 def by_name(subject: Machine) -> dict[str, Check]:

@@ -33,7 +33,6 @@ class World:
         self.guarded = guarded
         self.lock = threading.Lock()
         self.preparing: set[str] = set()
-        self.timed_before: dict[str, int] = {}  # how many jobs had been timed when this job began
         self.timed: list[str] = []
         self.timing = ""
         self.open: set[str] = set()
@@ -64,7 +63,6 @@ class World:
     @contextmanager
     def _prepares(self, name: str) -> Iterator[None]:
         with self.lock:
-            self.timed_before.setdefault(name, len(self.timed))
             self.preparing.add(name)
             self.open.add(name)
             self.most_preparing = max(self.most_preparing, len(self.preparing))
