@@ -30,15 +30,8 @@ def test_the_other_side_reads_what_was_written_last(descriptor: int) -> None:
 @pytest.mark.parametrize(
     "torn",
     [
-        *(
-            b"",
-            b'["measure", "ind',
-            b'["measure", "inductor"]',
-            b"null",
-            b"\xff\xfe",
-            b'[1, 2, "x"]',
-            b'{"a": 1}',
-        ),
+        *(b"", b'["measure", "ind', b'["measure", "inductor"]', b"null"),
+        *(b"\xff\xfe", b'[1, 2, "x"]', b'{"a": 1}'),
         *(b"[" * (SIZE - 1), b'["a", "b", 1e999]'),  # what a model may write
     ],
 )

@@ -55,12 +55,9 @@ def story(*trained: tuple[str, str, float, list[tuple[float, ...]]], steps: int 
 SOLVES: list[tuple[float, ...]] = [(1.0, 1.0, 0.5, 2.0), (2.0, 0.1, 0.996, 2.2)]
 SAYS = (
     *("the MLP solves", "the MLP infers", "in that time", "TLTransformer is the best"),
-    *("TLTransformer trains faster than the other transformers: less",),
-    *(
-        "TLTransformer trains faster than the other transformers: sooner",
-        "the MLP fails",
-        "TLTransformer and",
-    ),
+    "TLTransformer trains faster than the other transformers: less",
+    "TLTransformer trains faster than the other transformers: sooner",
+    *("the MLP fails", "TLTransformer and"),
 )
 
 

@@ -93,10 +93,8 @@ def test_each_model_is_a_job_with_the_modes_as_candidates(
             ("inductor",) if more else tuple(MODES)[::2] if options.get("quick") else tuple(MODES)
         )
     if options.get("device"):
-        assert (asked[-1].case.prompt_tokens, asked[-1].case.new_tokens, asked[-1].dtype) == (
-            *(512, 128),
-            "bfloat16",
-        )
+        llama = asked[-1]
+        assert (llama.case.prompt_tokens, llama.case.new_tokens, llama.dtype) == (512, 128, "bfloat16")
 
 
 @pytest.mark.parametrize(
