@@ -18,7 +18,7 @@ from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_result
 from tests.command_line import refused
-from tests.factories import compiled_cold, make_environments, make_job, make_record
+from tests.factories import compiled_cold, known, make_environments, make_job, make_record, with_samples
 from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_environments_compare import records
 
@@ -174,8 +174,21 @@ def sides(folder: Path, *, lost: str = "") -> RunChanges:
         for model in MODELS
         for record in records(model, {"inductor@new": Status.FAIL_ACCURACY} if model == lost else None)
     ]
+    return old_and_new(folder, measured)
+
+
+def old_and_new(folder: Path, measured: list[Record]) -> RunChanges:
     write(folder, measured)
     return changes_between(load("--compare", Path(f"{folder}@old")), load("--compare", Path(f"{folder}@new")))
+
+
+@pytest.mark.parametrize(("factor", "failures"), [(1.0, 0), (1.2, 1)])
+def test_a_compiled_step_that_became_slower_fails(tmp_path: Path, factor: float, failures: int) -> None:
+    measured = records()
+    new = next(number for number, record in enumerate(measured) if record.candidate == "inductor@new")
+    times = known(measured[new].samples).candidate_s
+    measured[new] = with_samples(measured[new], candidate_s=tuple(factor * time for time in times))
+    assert len(gated(old_and_new(tmp_path / "run", measured), "time:5%").cases) == failures
 
 
 def test_environments_of_a_run_are_compared_by_compiler(tmp_path: Path) -> None:
