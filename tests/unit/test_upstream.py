@@ -11,7 +11,7 @@ from runner.cli.actions import chosen, measure
 from runner.cli.actions import why as why_action
 from runner.cli.main import main
 from runner.cli.parser import flags, given
-from runner.cli.upstream import Theirs, answers, renamed, understood
+from runner.cli.upstream import NO_MODE, Theirs, answers, renamed, understood
 from runner.plan.checks import run_config
 from runner.plan.compilers import COMPILE_MODES
 from runner.plan.config import RunConfig
@@ -150,9 +150,13 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_upstreams_documents_runs_as_typed(command: str) -> None:
-    typed, _ = understood(shlex.split(command))
+    words = shlex.split(command)
+    typed, notes = understood(words)
     assert chosen(typed) is measure
+    assert (NO_MODE in notes) is not any(word in words for word in ("--training", "--inference"))
     config = run_config(typed)
+    assert config.protocol.isolate is ("--isolate" in words)
+    assert config.protocol.use_eval_mode is ("--use-eval-mode" in words)
     mode, dtype, compilers, folder = COMMANDS[command].split()
     assert [mode.value for mode in config.modes] == [mode]
     assert config.dtypes == (dtype,)
