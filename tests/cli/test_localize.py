@@ -107,6 +107,7 @@ def test_a_model_that_fails_has_no_explanation(tmp_path: Path) -> None:
     words = (*WHY, "-n6", "--model=mine.py:make", "--compilers=aot_eager")
     done = run_into(out, *words, cwd=tmp_path, code=1)
     assert "has no times (model_fail_to_load)" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
     assert json.loads((out / "why.json").read_text())["explanations"] == []
 
 

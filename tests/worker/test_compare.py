@@ -157,6 +157,7 @@ MEASURED: tuple[tuple[dict[str, Any], str], ...] = (
     ),
     ({"loss": lambda a: a, "target": torch.ones(1)}, "loss: a target is given, but this loss takes (a)"),
     ({"loss": 3}, "loss: it must be a function of (output, target), not of type int"),
+    ({"loss": nn.MSELoss}, "loss: it must be a function of (output, target), not the class MSELoss"),
     ({"dropout": "none"}, "dropout: there is no treatment called 'none'"),
     (
         {"optimizer": 3},
