@@ -50,6 +50,7 @@ BAD = [
     ("--training --suites=none.py", "no file 'none.py'"),
     ("--training --dtypes=bfloat61", "did you mean bfloat16"),
     ("--training --compilers=inducter", "did you mean inductor"),
+    ("--training --compilers=nobody", "there is no compiler called 'nobody'; see --list-compilers, write a"),
     ("--training --devices=cupid", "did you mean"),
     ("--training -n -3", "-n/--repeat: -3 is too small; give a whole number from 1 up"),
     ("--training -n3 --protocol=min_rounds=50", "-n/--repeat=3 is less than min_rounds=50"),

@@ -70,14 +70,20 @@ def test_functions_of_the_notebook_are_compilers_and_are_called() -> None:
     def eager(module: nn.Module) -> nn.Module:
         return module
 
-    chosen: list[Any] = [counted, traced, eager, counted]
+    def number(graph: torch.fx.GraphModule, example_inputs: object) -> int:
+        return 3
+
+    chosen: list[Any] = [counted, traced, eager, counted, number]
     result = compare(mlp(), torch.randn(4, 8), compilers=chosen, mode="inference", protocol=QUICK)
     assert {r.candidate: r.status for r in result.records} == {
         "counted": Status.PASS,
         "traced": Status.PASS,
         "eager-2": Status.NOT_COMPILED,  # gave the module back; is not the control
+        "number": Status.FAIL_TO_RUN,
     }
     assert called
+    why = known(result["number"].record.failure).message
+    assert "number returned a int; a compiler returns what is called" in why
 
 
 @pytest.mark.slow
