@@ -14,7 +14,6 @@ from tests.command_line import ran
 
 SENTENCES = [
     (["--training", "-k", "shakespere"], "-k/--filter"),
-    (["--training", "--generate"], "--generate: tiny_gpt has no model for it"),
     pytest.param(
         ["--training", "--optimizer=torch.optim:AdamV"],
         "--optimizer: torch.optim has no function 'AdamV'; did you mean Adam or",
@@ -29,8 +28,6 @@ SENTENCES = [
     (["--training", "--complers=eager"], "--complers: there is no such flag; did you mean --compilers"),
     (["--training", "--threads=9999"], "--threads: 9999 is more than the"),
     (["--training", "--output-dir", "runner.py"], "--output-dir: runner.py is a file"),
-    (["--training", "--output-dir", "/proc/nowhere"], "cannot be written"),
-    (["--visualize-logs", "no/such/folder"], "--visualize-logs: there is no folder"),
     (["--visualize-logs", "docs"], "--visualize-logs: there is no records.jsonl"),
     (["--resume", "docs"], "--resume"),
     (["--inference", "--envs=old=/no/such/python"], "--envs: old: there is no /no/such/python; give"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import refusal, runner
+from tests.cli.command import runner
 from tests.factories import make_job, make_record
 from tests.unit.test_changes import write
 
@@ -32,18 +32,3 @@ def test_the_console_alone_leaves_no_file(run: Path) -> None:
     assert reports_in(run) == set()
     assert "Geometric mean speedup" in done.stdout
     assert "two" in done.stdout
-
-
-def test_without_it_everything_is_made(run: Path) -> None:
-    done = runner("--visualize-logs", str(run))
-    assert done.returncode == 0
-    assert {name.rsplit(".", 1)[-1] for name in reports_in(run)} == {
-        *("csv", "html", "json", "md", "png", "svg")
-    }
-    assert "Geometric mean speedup" in done.stdout
-
-
-def test_what_is_no_format_ends_in_one_sentence_and_makes_nothing(run: Path) -> None:
-    for asked in ("pdf", ",", ""):
-        assert "--format" in refusal("--visualize-logs", str(run), f"--format={asked}")
-    assert reports_in(run) == set()

@@ -51,7 +51,8 @@ def test_a_record_tells_everything(finished: Path) -> None:
 
 def test_the_files_of_a_run(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    assert {"run.json", "records.jsonl", "cases", "summary.json", "report.md", "toys_float32.png"} <= names
+    assert {"run.json", "records.jsonl", "cases", "summary.json", "report.html", "report.md"} <= names
+    assert {"toys_float32.png", "toys_float32.svg"} <= names
     assert {
         f"{compiler}_toys_float32_training_cpu_{test}.csv"
         for compiler in ("eager", "aot_eager")
@@ -71,6 +72,7 @@ def test_everything_derived_is_rebuilt_byte_for_byte_from_records_plan_and_cases
     shutil.copytree(finished / "cases", copy / "cases")
     done = runner("--visualize-logs", str(copy))
     assert done.returncode == 0
+    assert "Geometric mean speedup" in done.stdout
     rebuilt = {path.name: path.read_bytes() for path in copy.iterdir() if path.is_file()}
     assert rebuilt == {path.name: path.read_bytes() for path in finished.iterdir() if path.is_file()}
 

@@ -62,6 +62,8 @@ BAD = [
     ("--training --batch-size 0", "--batch-size"),
     ("--training --threads=0", "--threads"),
     ("--training --format=md,pdf", "--format: there is no format called 'pdf'; choose from console, csv"),
+    ("--visualize-logs R --format=,", "--format"),
+    ("--visualize-logs R --format=", "--format"),
     ("--training --seed=-1", "--seed: -1 is too small; give a whole number from 0 up"),
     ("--training --seed=99999999999999999999", "--seed"),
     ("--training --timeout=0", "--timeout"),
