@@ -13,6 +13,7 @@ import pytest
 from runner.store.record_file import read_records
 from tests.cli.command import ROOT
 from tests.cli.instant_runs import FLAGS, INSTANT, Ended, Server, processes_in
+from tests.command_line import ran
 from tests.factories import sampled
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts, and looks into /proc")
@@ -76,10 +77,6 @@ def test_a_report_that_cannot_be_written_leaves_the_one_before_and_shows_the_num
     assert server.run("--visualize-logs", str(folder)).code == 0
 
 
-def succeeds(command: list[str]) -> bool:
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
 @contextmanager
 def mounted(tmp_path: Path, kilobytes: int, then: str = "true") -> Iterator[tuple[Server, Path]]:
     """A server with a tiny file system of its own, and where that is. ``then``: a command for the shell
@@ -88,7 +85,7 @@ def mounted(tmp_path: Path, kilobytes: int, then: str = "true") -> Iterator[tupl
     place.mkdir()
     script = f'mount -t tmpfs -o size={kilobytes}k none "$1" && {then} && shift && exec "$@"'
     under = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(place)]
-    if shutil.which("unshare") is None or not succeeds([*under, "true"]):
+    if shutil.which("unshare") is None or ran(*under, "true").returncode:
         pytest.skip("no file system can be mounted here without privileges")
     server = Server(tmp_path, under)
     try:
@@ -175,8 +172,7 @@ def test_a_run_whose_output_nobody_can_take_says_so(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_closed_streams_do_not_change_the_end_of_a_run(tmp_path: Path, closed: str) -> None:
     words = [*FLAGS, "--only=one", "--format=console", f"--output-dir={tmp_path / 'run'}"]
-    shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, INSTANT, *words]
-    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    done = ran("sh", "-c", f'"$@" {closed}', "sh", sys.executable, INSTANT, *words)
     assert (done.returncode, done.stderr) == (0, "")
     content = read_records(tmp_path / "run" / "records.jsonl")
     assert (len(content.records), content.damage) == (2, ())

@@ -113,16 +113,14 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
     return seen
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(12, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)]
-)
+@pytest.mark.long
 def test_killed_at_any_time_and_resumed(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "light", kills < 100)
+    monkeypatch.setattr(server, "light", False)
     seen: Counter[str] = Counter()
     for number in range(20):  # again where the machine has become faster or slower since its runs were timed
-        seen += kill_many(server, tmp_path / f"{number}", kills)
+        seen += kill_many(server, tmp_path / f"{number}", 200)
         if len(seen) >= 3:  # it was killed in different states
             print(f"killed and finished: {dict(sorted(seen.items()))}")
             return
@@ -153,10 +151,11 @@ def test_killed_again_while_resuming_in_the_middle_of_a_record(server: Server, t
     finish(server, run)
 
 
-@pytest.mark.parametrize("number", sampled(4, range(1, 9)))
+@pytest.mark.parametrize("number", [*range(1, 9), 16, 24, 32, 40, 48])
 @pytest.mark.series
-def test_killed_at_its_first_steps(server: Server, tmp_path: Path, number: int) -> None:
-    """Just before it makes the folder, the plan, the file for records, the first case, the first worker."""
+def test_killed_at_a_step(server: Server, tmp_path: Path, number: int) -> None:
+    """Just before it makes the folder, the plan, the file for records, the first case, the first worker,
+    and before some of the steps that follow, up to the reports."""
     run = tmp_path / "run"
     assert server.run(*FLAGS, f"--output-dir={run}", die_at=number).code == -signal.SIGKILL
     finish(server, run)
