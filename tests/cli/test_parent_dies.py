@@ -345,18 +345,3 @@ def test_two_runners_do_not_share_a_folder(server: Server, tmp_path: Path) -> No
         first.kill()
         first.communicate(timeout=PATIENCE_S)
         assert left_in(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
-    command = [sys.executable, INSTANT, *FLAGS, "--only=one", "--format=csv"]
-    runs = [
-        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    for run in runs:
-        output, errors = run.communicate(timeout=PATIENCE_S)
-        assert run.returncode == 0, output + errors
-    folders = [path for path in (tmp_path / "logs").iterdir() if path.is_dir()]
-    assert len(folders) == 3
-    assert all(len(read_records(folder / "records.jsonl").records) == 2 for folder in folders)

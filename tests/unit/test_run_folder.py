@@ -38,6 +38,17 @@ def test_nothing_is_written_over(tmp_path: Path, path: str, says: str) -> None:
     assert {file.read_text() for file in held} == {"x"}
 
 
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("runner.store.run_folder._stamp", lambda: "20260101T000000")
+    folders = [RunFolder.create(None, [make_job()], []) for _ in range(3)]
+    first = folders[0].path
+    assert [folder.path for folder in folders] == [first, Path(f"{first}-2"), Path(f"{first}-3")]
+    assert first.parent == tmp_path / "logs"
+
+
 def test_the_logs_first_line_says_how_to_run_the_job_by_hand(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", [make_job()], [])
     log = folder.open_case(make_job())
