@@ -85,6 +85,8 @@ def test_functions_are_compilers_and_are_proved_to_be_called(here: Path, start: 
     }
     by_name = {record["candidate"]: record for record in records(folder)}
     assert by_name["my_backend.as_it_is"]["metrics"]["unique_graphs"] == 1
+    kind = "fresh" if start == "--no-fork-server" else "forked"
+    assert by_name["my_backend.as_it_is"]["environment"]["worker"] == kind
     (log,) = folder.glob("cases/*/output.log")
     assert "as_it_is was called with" in log.read_text()
     command = shlex.split(by_name["my_backend.as_it_is"]["reproduce"])
