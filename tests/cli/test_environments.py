@@ -10,6 +10,7 @@ import pytest
 
 from runner.plan.environments.code_folder import cache_root
 from tests.cli.command import TOYS, records, run_into, runner, statuses
+from tests.command_line import executable
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
 QUIET = ["-dcpu", "-n6", "-t1", "--processes=1"]
@@ -17,9 +18,7 @@ QUIET = ["-dcpu", "-n6", "-t1", "--processes=1"]
 
 def wrapper(path: Path, setting: str) -> Path:
     """The same Python with another setting, which makes it another environment."""
-    path.write_text(f'#!/bin/sh\nexport {setting}\nexec {sys.executable} "$@"\n')
-    path.chmod(0o755)
-    return path
+    return executable(path, f'#!/bin/sh\nexport {setting}\nexec {sys.executable} "$@"\n')
 
 
 def envs(**pythons: Path | str) -> list[str]:

@@ -87,10 +87,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(
-    ("spec", "more", "says"),
-    [REFUSED[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in REFUSED[1:])],
-    ids=lambda v: v if isinstance(v, str) else "",
+    ("spec", "more", "says"), REFUSED, ids=lambda value: value if isinstance(value, str) else ""
 )
+@pytest.mark.series
 def test_what_cannot_be_is_refused_before_anything_is_measured(
     spec: str, more: list[str], says: str, tmp_path: Path
 ) -> None:
