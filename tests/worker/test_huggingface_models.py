@@ -17,6 +17,7 @@ from suites import huggingface
 from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import own_loss
 from suites.models.huggingface_names import model_class, model_class_names
+from tests.factories import sampled
 from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 ENTRIES = huggingface.entries()
 LIVING = [name for name, entry in ENTRIES.items() if not entry.gone]
-SAMPLE = LIVING[::16]  # of the quick tests; the others are built in the slow ones
-EACH = [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in LIVING]
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers warns of is no concern of these
 
@@ -49,7 +48,7 @@ def config_of(name: str, scale: str = "tiny", **changes: Any) -> Any:
     return on_meta(name, scale, **changes).module.config
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", sampled(16, LIVING))
 def test_it_is_as_large_as_its_table_says(name: str) -> None:
     full, small = on_meta(name, "full"), on_meta(name, "small")
     entry = ENTRIES[name]

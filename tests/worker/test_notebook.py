@@ -11,6 +11,7 @@ import torch
 
 from examples import own_models
 from harness.schema import Protocol, Status
+from tests.factories import sampled
 from torchduet import Result, compare
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "compare.ipynb"
@@ -67,12 +68,9 @@ def test_it_was_executed_in_order_and_shows_tables_and_pictures() -> None:
 
 
 PAGE = NOTEBOOK.parents[1] / "examples" / "README.md"
-SAMPLE = own_models.MODELS[::4]  # of the quick tests
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.slow) for n in own_models.MODELS]
-)
+@pytest.mark.parametrize("name", sampled(4, own_models.MODELS))
 def test_every_kind_is_measured(name: str) -> None:
     torch.manual_seed(1)
     model, inputs, *_ = getattr(own_models, name)()

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from harness.workload import Workload
 
 NAMES = list(timm_models.entries())
-SAMPLE = NAMES[::16]  # of the quick tests; the others are built in the slow ones
-EACH = [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 RUN = ["lcnet_050", "levit_128", "beit_base_patch16_224", "mobilenetv4_conv_small"]
 
 
@@ -45,7 +43,7 @@ def loss_of(given: Workload, module: nn.Module) -> Tensor:
     return known(given.loss)(module(*given.args), given.target)
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.series
 def test_every_case_builds_whole_and_small(name: str) -> None:
     entry = timm_models.entries()[name]
