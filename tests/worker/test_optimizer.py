@@ -95,12 +95,18 @@ def test_an_optimizer_whose_state_is_there_from_the_beginning_steps_as_torchs_ow
         torch.testing.assert_close(p, q, rtol=0, atol=0)
 
 
-def test_gradients_of_a_scaled_loss_are_divided_first() -> None:
+@pytest.mark.parametrize(
+    ("protocol", "scale", "step"), [({}, 8.0, 1e-4), ({"clip_grad_norm": 0.5}, 1.0, 0.5e-4)]
+)
+def test_gradients_of_a_scaled_loss_are_divided_first_and_clipped_before_the_step(
+    protocol: dict[str, Any], scale: float, step: float
+) -> None:
     module = nn.Linear(1, 1, bias=False)
-    update, before = Update(Protocol(optimizer="sgd"), module, 8.0), float(module.weight.detach())
+    update = Update(Protocol(optimizer="sgd", **protocol), module, scale)
+    before = float(module.weight.detach())
     module.weight.grad = torch.full((1, 1), 8.0)
     update()
-    assert before - float(module.weight.detach()) == pytest.approx(1e-4, rel=1e-2)
+    assert before - float(module.weight.detach()) == pytest.approx(step, rel=1e-2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -353,15 +359,6 @@ def test_gradients_keep_their_place_where_they_are_zeroed(how: str) -> None:
     for tensor, was in zip(tensors, before, strict=True):
         assert (known(tensor.grad) is was) == (how == "zero")
         torch.testing.assert_close(tensor.grad, known(was))
-
-
-def test_gradients_are_clipped_before_the_step() -> None:
-    module = nn.Linear(1, 1, bias=False)
-    update = Update(Protocol(optimizer="sgd", clip_grad_norm=0.5), module, 1.0)
-    before = float(module.weight.detach())
-    module.weight.grad = torch.full((1, 1), 8.0)
-    update()
-    assert before - float(module.weight.detach()) == pytest.approx(0.5e-4, rel=1e-2)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS[1:])

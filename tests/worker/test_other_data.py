@@ -1,6 +1,7 @@
 """Faults that no step on the first data can show: stale inputs, baked weights, damage, every n-th call."""
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.worker.planted import (
     Forward,
     Of,
     Trial,
+    changing,
     drawn,
     every,
     failing,
@@ -156,20 +158,15 @@ def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
 
 
 def test_a_crash_on_other_data_is_a_failure() -> None:
-    def crashes(_: Program, forward: Forward) -> Forward:
-        calls = 0
+    calls = itertools.count(1)
 
-        def run(*given: Any) -> tuple[Any, Any]:
-            nonlocal calls
-            calls += 1
-            if calls == 5:
-                raise RuntimeError("the fifth call")
-            return forward(*given)
-
-        return run
+    def crashing(output: torch.Tensor) -> torch.Tensor:
+        if next(calls) == 5:
+            raise RuntimeError("the fifth call")
+        return output
 
     with pytest.raises(JobFailed, match="the fifth call") as failed:
-        judged(with_fault(crashes), lambda: workload("mlp"))
+        judged(with_fault(changing(crashing)), lambda: workload("mlp"))
     assert (failed.value.status, failed.value.failure.phase) == (Status.FAIL_TO_RUN, "check")
 
 
