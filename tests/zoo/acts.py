@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 Act = Callable[[], Any]
@@ -219,14 +220,20 @@ def write_everywhere() -> None:
 SEEN_S = 1.2  # the parent looks at the page every half second
 
 
+def frame_of(function: Any) -> FrameType | None:
+    """The frame in which this function runs now; None if it does not."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame
+
+
 def _descriptor(name: str) -> int:
     """The worker's ``requests``, ``replies`` or ``page``, from the frame that serves them."""
     from harness.worker.main import run
 
-    frame = sys._getframe()
-    while frame.f_code is not run.__code__:
-        assert frame.f_back is not None
-        frame = frame.f_back
+    frame = frame_of(run)
+    assert frame is not None
     return int(frame.f_locals[name])
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from harness.schema import Status
@@ -28,16 +29,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What an animal does, and the two endings in the order of ``CANDIDATES``."""
+    """What an animal does, and how each candidate ends."""
 
     what: str
-    eager: Ending
-    aot_eager: Ending
+    endings: Mapping[str, Ending]
     group: str
-
-    @property
-    def endings(self) -> dict[str, Ending]:
-        return {"eager": self.eager, "aot_eager": self.aot_eager}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,26 +76,23 @@ def crash(kind: str | None, phase: str | None = "compile") -> Ending:
     return Ending(status=Status.CRASH, kind=kind, phase=phase)
 
 
-def attack() -> Ending:
-    """The worker goes on until the parent has read it: the phase is any."""
-    return crash("invalid reply", None)
-
-
 def hang(phase: str = "compile") -> Ending:
     return Ending(status=Status.TIMEOUT, kind="timeout", phase=phase)
 
 
 def both(what: str, ending: Ending, group: str = "ordinary") -> Fault:
     """Ends alike for every candidate: the model itself is at fault, or there is nothing to blame."""
-    return Fault(what=what, eager=ending, aot_eager=ending, group=group)
+    return Fault(what=what, endings=dict.fromkeys(CANDIDATES, ending), group=group)
 
 
 def only(what: str, ending: Ending, group: str = "compiled") -> Fault:
     """Costs the compiled candidate alone. Where the worker went with it, the control has a fresh one."""
     after = {Status.CRASH: AFTER_A_CRASH, Status.TIMEOUT: AFTER_A_HANG}
-    return Fault(what=what, eager=after.get(ending.status, PASS), aot_eager=ending, group=group)
+    endings = {"eager": after.get(ending.status, PASS), "aot_eager": ending}
+    return Fault(what=what, endings=endings, group=group)
 
 
+ATTACK = crash("invalid reply", None)  # the worker goes on until the parent has read it: the phase is any
 LOAD = Status.MODEL_FAIL_TO_LOAD
 FIRST = Status.EAGER_1ST_RUN_FAIL
 TIMED = Status.EAGER_FAIL_TO_RUN
@@ -202,8 +195,10 @@ EXPECTED: dict[str, Fault] = {
     ),
     "children_eat_memory": Fault(
         what="its children together are beyond --max-memory",
-        eager=replace(PASS, note="fresh worker after aot_eager ended as OOM"),
-        aot_eager=fails("out of memory", status=Status.OOM),
+        endings={
+            "eager": replace(PASS, note="fresh worker after aot_eager ended as OOM"),
+            "aot_eager": fails("out of memory", status=Status.OOM),
+        },
         group="memory",
     ),
     "leaks_each_step": both("keeps a little memory in every step", PASS),
@@ -222,12 +217,12 @@ EXPECTED: dict[str, Fault] = {
     "page_deep": both("fills its status page with 4,095 `[`", PASS, "attacks"),
     "page_inf": both("writes an infinite number of rounds to its status page", PASS, "attacks"),
     "page_garbage": both("writes random bytes to its status page", PASS, "attacks"),
-    "pipe_deep": both("replies with 200,000 `[`", attack(), "attacks"),
-    "pipe_nan": both("replies with NaN", attack(), "attacks"),
-    "pipe_wrongtypes": both("replies with values of wrong types", attack(), "attacks"),
-    "pipe_digits": both("replies with a number of 20,000 digits", attack(), "attacks"),
-    "pipe_long_line": both("replies with 300 MB without a line end", attack(), "attacks"),
-    "pipe_binary": only("replies with a megabyte of random bytes", attack(), "attacks"),
+    "pipe_deep": both("replies with 200,000 `[`", ATTACK, "attacks"),
+    "pipe_nan": both("replies with NaN", ATTACK, "attacks"),
+    "pipe_wrongtypes": both("replies with values of wrong types", ATTACK, "attacks"),
+    "pipe_digits": both("replies with a number of 20,000 digits", ATTACK, "attacks"),
+    "pipe_long_line": both("replies with 300 MB without a line end", ATTACK, "attacks"),
+    "pipe_binary": only("replies with a megabyte of random bytes", ATTACK, "attacks"),
     "closes_requests": only("closes the pipe of the requests", crash(None, None), "attacks"),
     "removes_its_folder": only("removes the job's folder, then aborts", crash("SIGABRT"), "attacks"),
     "prints_a_gigabyte": both("prints 1 GB", replace(PASS, note=LONG_LOG), "attacks"),

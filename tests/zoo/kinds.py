@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.schema import BASELINE, Case
 from harness.timing.measure import measure_round
-from tests.zoo.acts import Act, Countdown
+from tests.zoo.acts import Act, Countdown, frame_of
 
 if TYPE_CHECKING:
     import torch
@@ -102,9 +100,7 @@ def on_timed_eager_step(calls: int, act: Act) -> Make:
 
 def _sampled() -> str:
     """The variant that is sampled now. The copy does not tell: eager is copied again in some jobs."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code is not measure_round.__code__:
-        frame = frame.f_back
+    frame = frame_of(measure_round)
     return "" if frame is None else str(frame.f_locals["variant"])
 
 
@@ -159,12 +155,8 @@ def late(act: Act) -> Make:
 def in_timed_rounds() -> bool:
     from harness.timing.rounds import Rounds
 
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code is Rounds.endless.__code__:
-            return bool(frame.f_locals["phase"] == "measure")
-    return False
+    frame = frame_of(Rounds.endless)
+    return frame is not None and bool(frame.f_locals["phase"] == "measure")
 
 
 def wrong_when_compiled(wrong: Callable[[torch.Tensor], torch.Tensor]) -> Make:
