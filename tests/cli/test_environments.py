@@ -64,18 +64,6 @@ def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
 
 
 @pytest.mark.slow
-def test_rounds_are_of_all_environments_at_once(run: tuple[Path, str]) -> None:
-    samples = {c: r["samples"] for c, r in by_candidate(run[0], "norm").items()}
-    reference = samples["aot_eager@plain"]["baseline_s"]
-    assert all(s["reference_s"] == reference for s in samples.values())
-    assert all(s["round_index"] == list(range(6)) for s in samples.values())
-    assert samples["eager@other"]["candidate_s"] == samples["aot_eager@other"]["baseline_s"]
-    assert len({s["iterations_per_sample"] for s in samples.values()}) == 1
-    places = zip(*(s["candidate_position"] for s in samples.values()), reference, strict=True)
-    assert all(len(set(row[:-1])) == 4 for row in places)  # no two at one place of a round
-
-
-@pytest.mark.slow
 def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
     by_name = by_candidate(run[0], "norm")
     agreement = by_name["eager@other"]["env_parity"]
