@@ -61,7 +61,8 @@ def test_a_setting_has_the_type_that_inductor_wants(pair: str, value: object) ->
     settings = inductor_settings([pair])
     assert settings == {pair.partition("=")[0]: value}
     assert type(next(iter(settings.values()))) is type(value)
-    torch._inductor.config.patch(settings)  # and it takes it
+    with torch._inductor.config.patch(settings):  # it takes it
+        pass
 
 
 def test_a_setting_that_inductor_does_not_know_is_refused_with_the_closest() -> None:
