@@ -23,7 +23,7 @@ from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Backend, failed, failing, refusing, results, silent, untouched, wrong_by
+from tests.worker.planted import CPU, Backend, failed, failing, refusing, silent, untouched, wrong_by
 
 TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
 
@@ -107,9 +107,6 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
     assert {a.variant for a in said if a.phase == "measure"} == {BASELINE, "eager", "aot_eager"}
 
 
-STEP_S = 0.001
-
-
 def test_the_call_that_compiles_is_the_slowest() -> None:
     ready = opened(job("norm", Mode.INFERENCE))
     ready.prepare("aot_eager")
@@ -118,15 +115,20 @@ def test_the_call_that_compiles_is_the_slowest() -> None:
     assert first > 10 * statistics.median(later)  # one of them may have waited for the processor
 
 
-def test_samples_are_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look at the clock is a millisecond after the last: so long takes any sample."""
+@pytest.fixture
+def even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a millisecond after the last, so that times settle at once."""
     ticks = itertools.count()
-    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) * STEP_S)
-    ready = opened(job(accuracy=False, min_sample_s=10.5 * STEP_S))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 1000)
+
+
+@pytest.mark.usefixtures("even")
+def test_samples_are_as_long_as_asked() -> None:
+    ready = opened(job(accuracy=False, min_sample_s=0.0105))
     ready.prepare("eager")
     assert ready.warm_up()["iterations_per_sample"] == 11
     (timed_round,), _ = ready.measure(1)
-    assert timed_round.seconds[BASELINE] * 11 == pytest.approx(STEP_S)
+    assert timed_round.seconds[BASELINE] * 11 == pytest.approx(0.001)  # so long takes any sample
 
 
 # -- copies -------------------------------------------------------------------------------------
@@ -160,18 +162,6 @@ def test_the_seed_decides_the_weights() -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(same), strict=True))
     assert not torch.equal(weights(first)[0], weights(other)[0])
     assert torch.equal(first._variants[BASELINE].program.args[0], same._variants[BASELINE].program.args[0])
-
-
-@pytest.mark.slow
-def test_buffers_are_put_back_before_a_check_and_move_on_in_rounds() -> None:
-    ready = opened(job("norm"))
-    ready.prepare("aot_eager")
-    variant = ready._variants["aot_eager"]
-    assert results(variant)["buffer.1.num_batches_tracked"].item() == 1
-    ready.warm_up()
-    ready.measure(3)
-    assert variant.program.module.get_buffer("1.num_batches_tracked").item() > 3
-    assert results(variant)["buffer.1.num_batches_tracked"].item() == 1
 
 
 # -- compilers that go wrong ------------------------------------------------------------------------
@@ -361,13 +351,6 @@ def test_time_ends_it_too() -> None:
     clock = itertools.count(0.0, 4.0)
     warming = warm_up(rounds_of(*(0.5**n for n in range(40))), watched, lambda: next(clock))
     assert (len(warming.rounds), warming.settled, warming.counting) == (2, False, ())
-
-
-@pytest.fixture
-def even(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look at the clock is a millisecond after the last, so that times settle at once."""
-    ticks = itertools.count()
-    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 1000)
 
 
 def ready_for(min_sample_s: float) -> Session:

@@ -202,13 +202,6 @@ def test_a_variant_that_dynamo_gave_up_on_is_reported_for_good() -> None:
         assert "steps == " in ready.recompilations.reasons["aot_eager"]
 
 
-def test_a_warm_up_that_never_settles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.timing.warm_up.has_settled", lambda _: False)
-    ready = session(around(lambda x: x), accuracy=False)
-    warmed = ready.warm_up()
-    assert (warmed["warmup_rounds"], warmed["warmup_settled"]) == (12, False)
-
-
 def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant() -> None:
     said: list[Activity] = []
     ready = session(around(lambda x: x), tell=said.append, accuracy=False)
