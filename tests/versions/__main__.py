@@ -13,12 +13,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
+from runner.errors import UsageError
 from runner.plan.environments.code_folder import cache_root
-from tests.versions.acceptance import Ground, Wrong, facts, steps
+from runner.plan.environments.probe import Facts, probe
+from tests.versions.acceptance import Ground, Wrong, steps
 from tests.versions.environments import PINNED, TABLE, Environment
 from tests.versions.install import CannotBeMade, NoInterpreter, build_wheel, environment_python
 
@@ -34,7 +35,7 @@ class Outcome:
     result: str
     seconds: float = 0.0
     cpu_s: float = 0.0  # of all processes: what the acceptance costs where nothing else runs
-    versions: dict[str, Any] = field(default_factory=dict)
+    versions: Facts = field(default_factory=dict)
     skips: list[str] = field(default_factory=list)
 
 
@@ -73,13 +74,14 @@ def accepted(environment: Environment, wheel: Path) -> Outcome:
             next(row for row in TABLE if row.name == PINNED), cache_root() / "versions", wheel, say
         )
         python = environment_python(environment, cache_root() / "versions", wheel, say)
+        versions = probe(python, environment.name)
     except NoInterpreter as error:
         say(f"skipped: {error}")
         return Outcome(environment=environment, result="skip", skips=[str(error)])
-    except CannotBeMade as error:
+    except (CannotBeMade, UsageError) as error:
         say(f"FAILED: {error}")
         return Outcome(environment=environment, result="FAILED: installing")
-    outcome = Outcome(environment=environment, result="pass", versions=facts(python))
+    outcome = Outcome(environment=environment, result="pass", versions=versions)
     folder = Path(tempfile.mkdtemp(prefix=f"torchduet-{environment.name}-"))
     ground = Ground(environment=environment, python=python, pinned=pinned, folder=folder)
     chosen = steps(environment)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from runner.cli.exit_codes import FAILURES
-from tests.command_line import ran
 from tests.versions.environments import PINNED, Environment
 from tests.versions.install import ROOT
 
@@ -286,13 +285,3 @@ def _some(names: Sequence[str]) -> str:
 def _last(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return f" ({lines[-1].strip()[:300]})" if lines else ""
-
-
-def facts(python: Path) -> dict[str, Any]:
-    """The versions that the environment really has, by its own account."""
-    done = ran(python, "-m", "harness.probes.environment", cwd=ROOT)
-    done.check_returncode()
-    answers: dict[str, Any] = {}
-    for line in done.stdout.splitlines():
-        answers.update(json.loads(line))
-    return answers
