@@ -18,11 +18,9 @@ from harness.worker.status_page import Activity
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import worker_command, worker_environment
+from tests.cli.command import PATIENCE_S, TOYS
 from tests.factories import make_job
 from tests.worker.planted import silent
-
-TOYS = Path(__file__).parent.parent / "suites" / "toys.py"
-PATIENCE_S = 300  # of a test that would otherwise hang
 
 NOISY = """
 import os, subprocess, sys
@@ -45,7 +43,7 @@ def build(case):
 """
 
 
-def job(suite: Path = TOYS, candidates: tuple[str, ...] = ("eager",), **settings: Any) -> Job:
+def job(suite: str | Path = TOYS, candidates: tuple[str, ...] = ("eager",), **settings: Any) -> Job:
     protocol = Protocol(**{"repeat": 2, "min_sample_s": 0.0, "threads": 1, **settings})
     return make_job("linear", suite=str(suite), mode=Mode.INFERENCE, candidates=candidates, protocol=protocol)
 

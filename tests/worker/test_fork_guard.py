@@ -18,10 +18,10 @@ from harness.loading.suite_files import suite_names
 from harness.schema import Protocol
 from harness.worker import WHY_FRESH, host
 from tests.accelerator import ROOT, Accelerator, in_place_of_the_cpu
+from tests.cli.command import TOYS
 from tests.command_line import ran
 from tests.factories import make_job
 
-TOYS = str(ROOT / "tests" / "suites" / "toys.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 

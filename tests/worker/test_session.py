@@ -22,11 +22,9 @@ from harness.timing import rounds
 from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
+from tests.cli.command import TOYS
 from tests.factories import known, make_job
 from tests.worker.planted import CPU, Backend, failed, failing, refusing, silent, untouched, wrong_by
-
-TOYS = str(Path(__file__).parent.parent / "suites" / "toys.py")
-
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
