@@ -18,7 +18,7 @@ from harness.worker.session import Session
 from harness.workload import Workload
 from tests.factories import known
 from tests.worker import planted, test_session
-from tests.worker.planted import Backend, failed, failing, go_on
+from tests.worker.planted import Backend, Forward, failed, failing, go_on, with_fault
 from tests.worker.test_session import job
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -132,7 +132,7 @@ def test_every_sample_begins_with_the_same_weights_and_compilers_agree(name: str
     assert numbers[BASELINE]["persistent_bytes"] == numbers["aot_eager"]["persistent_bytes"]
 
 
-def stale(program: Program) -> Compiled:
+def stale(program: Program, _: Forward) -> Forward:
     """Computes with the weights of its compilation, and gives gradients to the present ones."""
     kept = {name: p.detach().clone() for name, p in program.module.named_parameters()}
 
@@ -141,13 +141,12 @@ def stale(program: Program) -> Compiled:
         used = {name: kept[name] + (p - p.detach()) for name, p in present.items()}
         return torch.func.functional_call(program.module, used, args, dict(kwargs))
 
-    forward = forward_of(module, program.loss)
-    return Compiled(forward=forward, region="forward", compiler_calls=lambda: 1)
+    return forward_of(module, program.loss)
 
 
 @pytest.mark.slow
 def test_a_compiler_that_keeps_its_first_weights_fails_at_the_second_step() -> None:
-    status, parity, _, _ = opened("linear", "sgd", compiler=stale).prepare("planted")
+    status, parity, _, _ = opened("linear", "sgd", compiler=with_fault(stale)).prepare("planted")
     assert status is Status.FAIL_ACCURACY
     assert known(parity).found_by == "call 2"
 
@@ -320,21 +319,20 @@ def test_gradients_add_up_over_the_repeats_of_a_batch(repeats: int) -> None:
         torch.testing.assert_close(together[name], alone[name])
 
 
-def overwriting(program: Program) -> Compiled:
+def overwriting(program: Program, forward: Forward) -> Forward:
     """Each backward replaces the gradients of the one before."""
-    forward = program.forward()
 
     def run(*given: Any) -> tuple[Any, Any]:
         program.module.zero_grad(set_to_none=True)
         return forward(*given)
 
-    return Compiled(forward=run, region="forward", compiler_calls=lambda: 1)
+    return run
 
 
 @pytest.mark.slow
 def test_a_compiler_that_overwrites_gradients_fails_where_they_add_up() -> None:
     for repeats, status in ((1, Status.PASS), (2, Status.FAIL_ACCURACY)):
-        session = opened("linear", "sgd", compiler=overwriting, gradient_accumulation=repeats)
+        session = opened("linear", "sgd", compiler=with_fault(overwriting), gradient_accumulation=repeats)
         assert session.prepare("planted")[0] is status
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import types
 from collections.abc import Callable
@@ -41,11 +42,10 @@ def around(forward: Callable[[torch.Tensor], Any]) -> Build:
 
 def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch.Tensor]:
     """Raises at that call (1 = first) of all copies together."""
-    calls: list[int] = []
+    calls = itertools.count(1)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        calls.append(1)
-        if len(calls) == number:
+        if next(calls) == number:
             raise error
         return x
 

@@ -111,16 +111,9 @@ def _recompiles(case: Case) -> Any:
 def _needs_a_small_batch(case: Case) -> Any:
     import torch
 
-    from harness.workload import Workload
-
-    def change(x: torch.Tensor) -> torch.Tensor:
-        if x.shape[0] > 2:
-            x = x + torch.empty(1 << 50).sum()
-        return x
-
     size = case.batch_size or 1
-    module = model(lambda module, x: change(x))
-    return Workload(module=module, args=(torch.randn(size, 8),), target=torch.zeros(size, 8), loss=loss)
+    module = model(lambda module, x: x if x.shape[0] <= 2 else x + torch.empty(1 << 50).sum())
+    return dataclasses.replace(workload(module), args=(torch.randn(size, 8),), target=torch.zeros(size, 8))
 
 
 def _leaks(case: Case) -> Any:
