@@ -156,7 +156,10 @@ def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
 BAD = [
     ("--compilers=nowhere.py:fn", "there is no file 'nowhere.py'"),
     ("--compilers=leaves.py:f", "leaves.py cannot be loaded (SystemExit: sys.exit(3) was called)"),
-    ("--backend=named_in_the_models_fil", "did you mean named_in_the_models_file?"),
+    (
+        "--backend=named_in_the_models_fil",
+        "here or registered with torch.compile; did you mean named_in_the_models_file?",
+    ),
 ]
 
 

@@ -68,12 +68,16 @@ def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Pa
     assert "a step of torch.optim:Adagrad" in (tmp_path / "run" / "report.md").read_text()
 
 
+WRONG_ORDER = (
+    "returned a wrong loss: it must be a function of (output, target), not of type Tensor; "
+    "the order is (module, inputs, loss, target)"
+)
 REFUSED = [
     ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
-    ("my_models:other_order", [], "not of type Tensor; the order is (module, inputs, loss, target)"),
+    ("my_models:other_order", [], WRONG_ORDER),
     ("my_models:needs", [], "missing a required argument: 'size'; give it a default"),
     ("my_models:mak", [], "--model: my_models has no function 'mak'; did you mean make?"),
-    ("no.such.module:make", [], "--model: there is no module 'no.such.module' here"),
+    ("no.such.module:make", [], "--model: there is no module 'no.such.module' here; give package.module"),
     ("my_models:named", ["--batch-size=2"], "--batch-size: my_models:named has no parameter called"),
     ("my_models:named", ["--model-config=a=1"], "has no configuration that can be changed"),
     ("my_models:frozen", ["--training"], "--training: of my_models:frozen, nothing requires a gradient"),
