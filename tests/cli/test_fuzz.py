@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.codec import to_json
@@ -23,10 +23,6 @@ from runner.cli.parser import build_parser
 from runner.plan.probe import NoAnswer
 from tests.cli.command import ANIMALS, TOYS
 from tests.factories import accuracy_run, sampled, synthetic_run
-
-STEADY = settings(
-    derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
 
 # -- flags ---------------------------------------------------------------------------
 
@@ -108,7 +104,7 @@ def at_length(some: int, many: int) -> pytest.MarkDecorator:
 @at_length(400, 10_000)
 @pytest.mark.usefixtures("quiet")
 def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str], examples: int) -> None:
-    @settings(STEADY, max_examples=examples)
+    @settings(deadline=None, max_examples=examples)
     @given(words(), st.sampled_from(ENDINGS), st.booleans())
     def check(typed: list[str], ending: list[str], before: bool) -> None:
         check_flags(capsys, [*ending, *typed] if before else [*typed, *ending])
@@ -220,7 +216,7 @@ def without_slow_reports() -> Iterator[None]:
 def test_whatever_records_have_become_they_are_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
-    @settings(STEADY, max_examples=examples)
+    @settings(deadline=None, max_examples=examples)
     @given(FILES)
     def check(lines: list[bytes]) -> None:
         check_records(capsys, tmp_path / "run", lines)
@@ -233,7 +229,7 @@ def test_whatever_records_have_become_they_are_read(
 def test_whatever_records_have_become_they_are_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
 ) -> None:
-    @settings(STEADY, max_examples=examples)
+    @settings(deadline=None, max_examples=examples)
     @given(st.lists(changed_line(), min_size=1, max_size=3))
     def check(lines: list[bytes]) -> None:
         check_records(capsys, tmp_path / "run", lines)
