@@ -1,5 +1,6 @@
 """What the studies share, and study A's arithmetic: chunks, journal, corpus, flags, tables."""
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,6 +147,15 @@ def test_a_killed_or_failed_training_is_compared_up_to_its_end_and_has_no_time()
     failed = [*of_kind(lines, "study"), {**of_kind(lines, "outcome")[0], "status": "FAIL_PREPARE"}]
     assert results(failed).failures() == ["float32 eager: FAIL_PREPARE", "float32 compile: CUT_SHORT"]
     assert results(failed).verdict("float32 compile") == "did not train"
+
+
+def test_a_report_is_derived_again_from_what_a_killed_run_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *whole, torn, _ = map(json.dumps, lines_of({"float32 eager": (0.0, 0.1)}))
+    (tmp_path / "records.jsonl").write_text("\n".join([*whole, torn[:40]]))
+    assert main(["report", str(tmp_path)]) == 1
+    assert "CUT_SHORT" in capsys.readouterr().out
 
 
 def test_the_report_shows_ours_beside_the_published_table() -> None:
