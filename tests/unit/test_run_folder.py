@@ -1,13 +1,14 @@
 """The folder of a run and its records.jsonl: nothing is written over, and damage is named."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from harness.codec import to_json
-from harness.schema import Environment, Extras, Job, Record, Status
+from harness.schema import SCHEMA_VERSION, Environment, Extras, Job, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import append_record, read_records
@@ -150,6 +151,15 @@ def test_a_line_cut_anywhere_is_named_and_costs_no_other(path: Path, cut: int) -
     assert "line 2 is damaged" in damage
 
 
+def test_a_record_of_a_newer_format_is_refused(path: Path) -> None:
+    append_record(path, record("a"))
+    newer = re.sub(rb', "crc": "\w+"}', b"}", path.read_bytes())
+    path.write_bytes(newer.replace(b'"schema_version": %d' % SCHEMA_VERSION, b'"schema_version": 999'))
+    content = read_records(path)
+    assert content.records == ()
+    assert f"format version 999, newer than this program's {SCHEMA_VERSION}" in content.damage[0]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -160,7 +170,6 @@ def test_a_line_cut_anywhere_is_named_and_costs_no_other(path: Path, cut: int) -
         b"\xff\xfe",
         b'{"schema_version": 0}',
         b'{"schema_version": "1"}',
-        b'{"schema_version": 999}',
         b'{"schema_version": 1}',
         b'{"schema_version": 1, "job": 3}',
         b"[" * 100_000,
