@@ -239,6 +239,8 @@ class JobSession:
                     return
                 try:
                     session = self._open(part, workers, exchange)
+                    if exchange is not None and not part.is_reference:
+                        yield from self._compare_eager(session, exchange)
                 except CallFailed as failed:
                     if self._remember(part, failed):
                         yield Retry(groups=(self._group,))
@@ -247,8 +249,6 @@ class JobSession:
                         yield self._failed(candidate, failed)
                     continue
                 self._sessions.append(session)
-                if exchange is not None and not part.is_reference:
-                    yield from self._compare_eager(session, exchange)
 
     def _open(self, part: Part, workers: ExitStack, exchange: _Exchange | None) -> WorkerSession:
         """Starts a worker and opens its session. A part that failed to open is not tried again."""
@@ -289,6 +289,8 @@ class JobSession:
         try:
             state = session.cross_parity((*self._notes, *exchange.notes))
         except CallFailed as failed:
+            if failed.lost:
+                raise  # no candidate can run in this worker
             if is_candidate:
                 yield self._failed(eager, failed)
             return

@@ -286,6 +286,22 @@ def test_an_environment_that_cannot_run_the_model(tmp_path: Path) -> None:
     assert records["a@old"].samples is not None
 
 
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_in_a_worker_that_is_lost_while_eager_is_compared_no_candidate_runs(
+    tmp_path: Path, *, timed_out: bool
+) -> None:
+    """Each of them has the reason, and not what the next call to the dead worker says."""
+    fault = lost(timed_out=timed_out, phase="cross parity")
+    machine = Machine({("new", 1, "cross_parity", ""): fault})
+    records = run(machine, tmp_path, ("a", "b"))
+    assert len(machine.jobs) == 2
+    assert ("new", "prepare a") not in machine.calls
+    for name in ("eager@new", "a@new", "b@new"):
+        assert records[name].status is (Status.TIMEOUT if timed_out else Status.CRASH)
+        assert known(records[name].failure).phase == "cross parity"
+    assert all(records[name].samples is not None for name in ("a@old", "b@old"))
+
+
 @pytest.mark.parametrize("fault", [failed(Status.MODEL_FAIL_TO_LOAD), lost(phase="build")])
 def test_without_the_reference_the_others_still_have_their_own_eager(tmp_path: Path, fault: Fault) -> None:
     records = run(Machine({("old", 1, "open", ""): fault}), tmp_path)
