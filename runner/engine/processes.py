@@ -156,8 +156,8 @@ def _with_system(job: Job, steps: Steps, measure: Measure, stop: Stop) -> Steps:
         if stop() or not going:
             break
         again = replace(job, extras=extras, protocol=replace(protocol, process=number))
-        measured = {record.candidate: record.samples for record in measure(again, going)}
-        known = {name: samples for name, samples in measured.items() if samples is not None}
+        alike = (record for record in measure(again, going) if not _why_not(timed[record.candidate], record))
+        known = {record.candidate: record.samples for record in alike if record.samples is not None}
         for name, samples in known.items():
             parts[name].append(samples)
         going = tuple(name for name in known if number < 1 or any(map(has_faults, parts[name])))

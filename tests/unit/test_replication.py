@@ -246,3 +246,15 @@ def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
     assert known(comparison.allocator).within(1.3 / 1.1)
     assert known(group.allocator.value) == pytest.approx(1.3 / 1.1, abs=0.02)
     assert known(group.system.value) == pytest.approx(1.3, abs=0.01)
+
+
+def test_processes_with_the_system_s_malloc_at_another_batch_are_not_compared() -> None:
+    def halved(job: Job, candidate: str, number: int) -> Record:
+        record, system = make_record(job, candidate), job.extras.allocator == "system"
+        size = 8 if system and candidate == "a" else 4
+        return replace(record, model=replace(known(record.model), batch_size=size))
+
+    records = Run(1, halved, extras=Extras(allocator="both")).records
+    assert records["a"].status is Status.PASS
+    assert records["a"].system_samples is None
+    assert records["b"].system_samples is not None
