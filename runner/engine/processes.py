@@ -130,8 +130,8 @@ def _several(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop
             else:
                 del going[record.candidate]
                 yield _failed(records[0], record, number, why_not)
-    for records in going.values():
-        yield _joined(records, job.protocol.processes)
+    for name, records in going.items():
+        yield _joined(records, job.protocol.processes, stopped=name in wanting)
 
 
 def _with_system(job: Job, steps: Steps, measure: Measure, stop: Stop) -> Steps:
@@ -204,12 +204,13 @@ def _failed(first: Record, later: Record, number: int, failure: Failure) -> Reco
     )
 
 
-def _joined(records: Sequence[Record], processes: int) -> Record:
+def _joined(records: Sequence[Record], processes: int, *, stopped: bool) -> Record:
     """One record. If a later process failed, status, parity and failure are those of that process."""
     samples = [record.samples for record in records if record.samples is not None]
     notes = dict.fromkeys(note for record in records for note in record.notes)
-    if len(records) < processes:
-        notes[f"stopped after {len(records)} of {processes} processes"] = None
+    if stopped:
+        planned = "the processes that its verdict needs" if processes == AUTO else f"{processes} processes"
+        notes[f"stopped after {len(records)} of {planned}"] = None
     judged_by = records[0]
     for number, record in enumerate(records[1:], start=2):
         if judged_by.status.passed and not record.status.passed:

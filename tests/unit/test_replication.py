@@ -200,10 +200,18 @@ def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
     assert "stopped after 2 of 5 processes" in record.notes
 
 
-def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:
-    def closed(job: Job, candidate: str, number: int) -> Record:
-        return sampled(job, candidate, number, speedup={"a": 1.5, "b": 1.0}[candidate], rounds=20)
+def closed(job: Job, candidate: str, number: int) -> Record:
+    return sampled(job, candidate, number, speedup={"a": 1.5, "b": 1.0}[candidate], rounds=20)
 
+
+def test_a_verdict_that_is_open_because_the_run_was_stopped_says_so() -> None:
+    records = Run(AUTO, closed, most=2).records
+    assert records["a"].notes == ()
+    assert records["b"].notes == ("stopped after 2 of the processes that its verdict needs",)
+    assert Run(AUTO, closed).records["b"].notes == ()
+
+
+def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:
     run = Run(AUTO, closed)
     first, *later = run.asked
     assert first == ("a", "b")
