@@ -70,7 +70,7 @@ class RunFolder:
             try:
                 _write_new(folder.path / RUN, json.dumps(run, indent=1).encode())
                 folder.records_path.touch()
-            except FileExistsError:
+            except (FileExistsError, FileNotFoundError):  # it was claimed: our unfinished plan was removed
                 raise UsageError(OTHER_RUN.format(path=path)) from None
             except OSError:  # the disk was too full for the plan
                 with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ class RunFolder:
             if not locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 raise UsageError(f"--resume: another process measures into {self.path}; wait until it ends")
             for left in self.path.glob(f".{RUN}.*.partial"):
-                left.unlink()  # of a run that was killed before it had a plan
+                left.unlink(missing_ok=True)  # of a run that was killed before it had a plan, or comes second
             yield end_last_line(self.records_path)
 
     def how_to_go_on(self) -> str:

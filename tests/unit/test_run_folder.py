@@ -12,7 +12,7 @@ from harness.schema import SCHEMA_VERSION, Environment, Extras, Job, Record, Sta
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import append_record, read_records
-from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run
+from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run, read_run_json
 from tests.factories import make_job, make_record
 
 
@@ -48,6 +48,26 @@ def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(
     first = folders[0].path
     assert [folder.path for folder in folders] == [first, Path(f"{first}-2"), Path(f"{first}-3")]
     assert first.parent == tmp_path / "logs"
+
+
+def test_of_two_runs_that_begin_at_once_the_first_keeps_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes the unfinished plan of the second, unless the second has removed it already."""
+    link = Path.hardlink_to
+
+    def late(path: Path, target: Path) -> None:
+        monkeypatch.setattr(Path, "hardlink_to", link)
+        with RunFolder.create(path.parent, [make_job()], ["first"]).claimed():
+            link(path, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", late)
+    with pytest.raises(UsageError, match="holds another run"):
+        RunFolder.create(tmp_path / "run", [make_job()], ["second"])
+    assert read_run_json(tmp_path / "run")["command"] == ["first"]
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([tmp_path / "gone"]))
+    with RunFolder.reopen("--resume", tmp_path / "run").claimed() as torn:
+        assert torn is None
 
 
 def test_the_logs_first_line_says_how_to_run_the_job_by_hand(tmp_path: Path) -> None:
