@@ -209,6 +209,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.use_eval_mode=True> is for training; leave it out, or add <modes=training>": (
         lambda c: c.protocol.use_eval_mode and Mode.TRAINING not in c.modes
     ),
+    "<changes.loss> is for training; leave it out, or add <modes=training>": (
+        lambda c: c.changes.loss != "own" and Mode.TRAINING not in c.modes
+    ),
     "<protocol.clip_grad_norm> comes before an optimizer's step; leave it out, or add <protocol.optimizer>": (
         lambda c: c.protocol.clip_grad_norm is not None and c.protocol.optimizer == "none"
     ),

@@ -161,10 +161,11 @@ def _kinds(devices: Sequence[str]) -> dict[str, list[str]]:
 def changed_case(case: Case, changes: Changes) -> Case:
     """The case with the settings that the user changed."""
     generates, scale = case.mode is Mode.GENERATE, case.scale
+    loss = case.loss if changes.loss == "own" else changes.loss
     return dataclasses.replace(
         case,
         batch_size=dict(changes.batch_sizes).get(case.name) or changes.batch_size or case.batch_size,
-        loss=case.loss if changes.loss == "own" else changes.loss,
+        loss=loss if case.mode is Mode.TRAINING else "own",  # other steps have none
         config=changes.config or case.config,
         pretrained=changes.pretrained or case.pretrained,
         prompt_tokens=(generates and changes.prompt_tokens)

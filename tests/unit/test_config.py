@@ -149,6 +149,7 @@ BAD = [
     ("--inference --activation-checkpointing", "--activation-checkpointing is for training; leave it"),
     ("--training --scheduler=float", "--scheduler changes an optimizer's learning rate; leave it out"),
     ("--inference --gradient-accumulation=2", "--gradient-accumulation is for training; leave it out"),
+    ("--inference --loss=sum", "--loss is for training; leave it out, or add --training"),
     ("--inference --zero-grad=zero", "--zero-grad is for training; leave it out, or add"),
     ("--training --zero-grad=never", "--zero-grad: there is no way to clear gradients called 'never'"),
     ("--training --clip-grad-norm=0", "--clip-grad-norm: '0' is not a norm above 0, such as 1.0"),

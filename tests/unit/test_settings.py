@@ -198,6 +198,7 @@ def possible_job(job: Job) -> Job:
     case = replace(
         case,
         scale="full" if own or case.pretrained else case.scale,
+        loss=case.loss if case.mode is Mode.TRAINING else "own",
         prompt_tokens=case.prompt_tokens if generates else None,
         new_tokens=case.new_tokens if generates else None,
         skip="" if case.no_skip else case.skip,
