@@ -12,6 +12,7 @@ from runner.cli.exit_codes import OK
 from runner.errors import UsageError
 from runner.plan.checks import run_config, where_asked
 from runner.plan.config import RunConfig, Where
+from runner.plan.settings import row_at
 
 if TYPE_CHECKING:
     from harness.schema import Job
@@ -31,6 +32,10 @@ FLAGS = (FLAG,)
 
 def parse(given: Given) -> tuple[str, RunConfig, Where]:
     refuse_unused(given, FLAG.long)
+    for path in ("extras.localize", "extras.shapes", "protocol.ddp", "protocol.isolate"):
+        other = row_at(RunConfig, path).flags[0]
+        if other.key in given:
+            raise UsageError(f"{FLAG.long} times two environments in the same rounds; leave {other.long} out")
     config, versions = run_config(given), given[FLAG.key]
     if versions != BUILDS and config.environments:
         raise UsageError("--bisect VERSIONS makes its own environments; leave --envs out")
