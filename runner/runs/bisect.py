@@ -148,7 +148,9 @@ def judge(
     """Whether the second build is worse than the first, as the exit code that ``git bisect run`` reads."""
     try:
         changes = run(folder, builds, jobs.values())
-    except UsageError as error:  # a build that cannot be used is skipped
+    except BrokenPipeError:  # nobody reads on: its code ends the bisection
+        raise
+    except (UsageError, OSError) as error:  # skipped: neither this nor a full disk is a bad build
         print(f"error: {plain(str(error))}", file=sys.stderr)
         return GOOD if isinstance(error, SameEnvironments) else CANNOT_JUDGE
     for name, change in changes.items():

@@ -263,12 +263,13 @@ def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: st
         ({ONE: OPEN}, CANNOT_JUDGE),
         ({}, CANNOT_JUDGE),
         (UsageError("--envs: the build cannot import torch"), CANNOT_JUDGE),
+        (OSError(28, "No space left on device"), CANNOT_JUDGE),
         (SameEnvironments("--envs: good and new are the same environment"), GOOD),
     ],
 )
-def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | UsageError, code: int) -> None:
+def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | Exception, code: int) -> None:
     def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
-        if isinstance(changes, UsageError):
+        if isinstance(changes, Exception):
             raise changes
         return {n: ResultChange(change=c, text="", worse=c == SLOWER) for n, c in changes.items()}
 
