@@ -180,6 +180,7 @@ BAD = [
     ("--inference --compile-runs=2 --prepare-ahead=2", "--compile-runs times every compilation alone; leave"),
     ("--inference --fail-on=recompiles --accept=nowhere.toml", "--accept: nowhere.toml cannot be read"),
     ("--inference --accept=nowhere.toml", "--accept does nothing here"),
+    ("--compare a b --accept=nowhere.toml", "--accept does nothing with --compare"),
     ("--compare a", "expected 2 arguments"),
     ("--compare a a", "is named twice; name two runs"),
     ("--compare a b --format png", "--format: a comparison of runs has no png"),

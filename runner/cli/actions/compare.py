@@ -71,7 +71,7 @@ def parse(given: Given) -> CompareRequest:
         formats=formats,
         fail_on=fail_on,
         output_dir=output_dir,
-        accept=Path(given[ACCEPT.key]) if ACCEPT.key in given else None,
+        accept=Path(given[ACCEPT.key]) if fail_on and ACCEPT.key in given else None,
     )
 
 
