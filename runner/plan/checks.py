@@ -248,6 +248,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<extras.localize=True> needs the parity check; leave <protocol.accuracy=False> out": (
         lambda c: c.extras.localize and not c.protocol.accuracy
     ),
+    "<extras.profiler_trace=True> needs timed steps; leave <protocol.performance=False> out": (
+        lambda c: c.extras.profiler_trace and not c.protocol.performance
+    ),
     "<protocol.keep_dropout>=keep is for models of your own; in the models of {bundled}, dropout layers drop "
     "nothing": lambda c: c.protocol.keep_dropout and bool(_bundled(c)),
     "<sweep> sets the batch size; leave <changes.batch_size> and <changes.batch_sizes> out": lambda c: (

@@ -176,6 +176,7 @@ BAD = [
     ("--training --zzzzzz=3", "--zzzzzz: there is no such flag; see --help for the flags"),
     ("--training --dropout=keep", "--dropout=keep is for models of your own; in the models of tiny_gpt,"),
     ("--training --performance --localize", "--localize needs the parity check; leave --performance out"),
+    ("--training --accuracy --export-profiler-trace", "needs timed steps; leave --accuracy out"),
     ("--inference --envs=a=/bin/true --executor=ray", "--envs uses interpreters of this machine"),
     ("--inference --compile-runs=2 --prepare-ahead=2", "--compile-runs times every compilation alone; leave"),
     ("--inference --fail-on=recompiles --accept=nowhere.toml", "--accept: nowhere.toml cannot be read"),

@@ -221,6 +221,8 @@ def possible_job(job: Job) -> Job:
     (job,) = points(job, axes_of(case))
     if job.environments or not protocol.accuracy:  # which --localize refuses
         job = replace(job, extras=replace(job.extras, localize=False))
+    if not protocol.performance:
+        job = replace(job, extras=replace(job.extras, profiler_trace=False))
     dynamic = options.dynamic_shapes or options.dynamic_batch or options.whole_step
     updates = generates or protocol.optimizer != "none"
     if job.environments or job.extras.start_up or case.point or dynamic or updates or not own:
