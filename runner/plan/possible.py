@@ -28,13 +28,13 @@ def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tu
     return jobs
 
 
-def check_hardware(jobs: Sequence[Job]) -> None:
-    """``UsageError`` if this machine lacks the CPUs or the devices of a job."""
+def check_hardware(jobs: Sequence[Job], *, instead: str = "use --devices=cpu") -> None:
+    """``UsageError`` if this machine lacks the CPUs or the devices of a job. ``instead``: the advice then."""
     for threads, swept in {(job.protocol.threads, "threads" in job.case.at) for job in jobs}:
         check_threads(threads, "--sweep" if swept else "--threads")
     ours = [job for job in jobs if not job.environments]  # an environment's torch answers for its devices
     ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
-    check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)))
+    check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)), instead)
 
 
 def check_threads(threads: int | None, flag: str = "--threads") -> None:
@@ -44,12 +44,12 @@ def check_threads(threads: int | None, flag: str = "--threads") -> None:
         raise UsageError(f"{flag}: {threads} is more than the {counted(cpus, 'CPU')} of this machine")
 
 
-def check_devices(devices: Sequence[str]) -> None:
+def check_devices(devices: Sequence[str], instead: str = "use --devices=cpu") -> None:
     """Raises ``UsageError`` for a device that is not there. Asks a worker's torch, except for the CPU."""
     wanted = [device for device in devices if of(device).accelerated]
     if wanted:
         for device, why in missing_devices(wanted).items():
-            raise UsageError(f"--devices: {device} is not there ({why}); use --devices=cpu")
+            raise UsageError(f"--devices: {device} is not there ({why}); {instead}")
 
 
 def _built(job: Job) -> Case:

@@ -266,7 +266,7 @@ def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
     check_still_there(planned("2.2.2"))
     with pytest.raises(UsageError, match=r"--resume: a has torch 2.2.2 now, but had 2.3.0"):
         check_still_there(planned("2.3.0"))
-    with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python"):
+    with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python; put it back, or start"):
         check_still_there(planned("2.2.2", "/nowhere/python"))
 
 

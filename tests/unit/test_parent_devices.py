@@ -18,6 +18,7 @@ from runner.plan.compilers import COMPILE_MODES, Usable, with_availability
 from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
+from runner.store.run_folder import RunFolder
 from tests.factories import make_job, make_record
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
@@ -38,6 +39,18 @@ def test_a_device_that_is_not_there_ends_a_run_before_it_begins(
     assert printed.err == f"error: --devices: {name} is not there ({NONE}); use --devices=cpu\n"
     assert printed.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_goes_on_is_not_advised_to_take_another_device(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """``--resume`` takes no ``--devices``."""
+    monkeypatch.setattr(possible, "missing_devices", missing)
+    RunFolder.create(tmp_path / "run", [make_job(device="cuda")], [])
+    assert main(["--resume", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == (
+        f"error: --devices: cuda is not there ({NONE}); go on where the run began, or on a machine like it\n"
+    )
 
 
 def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,8 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
         check_still_there(jobs)
     if request.where.executor == "local":
-        check_hardware(jobs)  # a failure for lack of a device would count as measured
+        # a failure for lack of a device would count as measured
+        check_hardware(jobs, instead="go on where the run began, or on a machine like it")
         check_jobs(jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)

@@ -27,9 +27,10 @@ Facts = Mapping[str, Any]
 
 def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
     """The facts that the interpreter reports. Raises ``UsageError`` if it cannot be a worker."""
-    if not python.exists():
-        raise UsageError(f"{flag}: {name}: there is no {plain(str(python))}; give the path of a Python")
     shown = plain(str(python))
+    instead = "put it back, or start a new run" if flag == "--resume" else "give the path of a Python"
+    if not python.exists():
+        raise UsageError(f"{flag}: {name}: there is no {shown}; {instead}")
     command = [str(python), "-m", "harness.probes.environment"]
     try:
         lines, code, log = printed_by(command, worker_environment(None, base_environment()), LIMIT_S)
@@ -40,7 +41,7 @@ def probe(python: Path, name: str, flag: str = "--envs") -> Facts:
         why = f"cannot be run ({error.strerror})"
         if error.errno == errno.ENOEXEC:
             why = f"is not a program for this machine ({platform.machine()})"
-        raise UsageError(f"{flag}: {name}: {shown} {why}; give the path of a Python") from None
+        raise UsageError(f"{flag}: {name}: {shown} {why}; {instead}") from None
     last = reason(log[-1].strip()) if log else "it printed no message"
     facts: dict[str, Any] = {}
     for line in lines:
