@@ -18,6 +18,9 @@ from runner.plan.compilers import with_availability
 from runner.plan.config import RunConfig
 from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wrong
 
+WHERE_IT_BEGAN = "go on where the run began, or on a machine like it"
+"""The advice to a run that goes on where it cannot."""
+
 
 def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tuple[Job, ...]:
     """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run."""

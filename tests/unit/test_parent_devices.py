@@ -113,6 +113,20 @@ def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, th
             prepare.prepared(asked, jobs, skip=True)
 
 
+@pytest.mark.parametrize("there", [0, 1])
+def test_an_environment_must_have_the_device_also_when_a_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, there: int
+) -> None:
+    monkeypatch.setattr(prepare, "probe", lambda *_: {"torch": "2.15.0", "devices": {"cuda": there}})
+    environment = Environment(name="a", python="p", asked="a=p", torch="2.15.0")
+    job = make_job(device="cuda", candidates=("inductor@a",), environments=(environment,))
+    if there:
+        prepare.check_still_there([job])
+    else:
+        with pytest.raises(UsageError, match="it finds 0 CUDA devices; go on where the run began"):
+            prepare.check_still_there([job])
+
+
 def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     starts: list[Any] = []
 

@@ -20,7 +20,7 @@ from runner.plan.checks import check_where, run_config, where_asked
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
-from runner.plan.possible import check_hardware, check_jobs, possible_here
+from runner.plan.possible import WHERE_IT_BEGAN, check_hardware, check_jobs, possible_here
 from runner.plan.settings import listed, read, row_at
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
         check_still_there(jobs)
     if request.where.executor == "local":
-        # a failure for lack of a device would count as measured
-        check_hardware(jobs, instead="go on where the run began, or on a machine like it")
+        check_hardware(jobs, instead=WHERE_IT_BEGAN)  # a failure for lack of a device would count as measured
         check_jobs(jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)

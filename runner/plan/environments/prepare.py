@@ -17,6 +17,7 @@ from runner.plan.environments.make import Say, interpreter_with
 from runner.plan.environments.plan import in_environments
 from runner.plan.environments.probe import Facts, probe, same, versions_text
 from runner.plan.environments.spec import DIFFERENT, EnvSpec
+from runner.plan.possible import WHERE_IT_BEGAN
 from runner.plan.probe import asking_for
 
 
@@ -71,8 +72,8 @@ def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
     return checked
 
 
-def check_devices(checked: Checked, devices: Sequence[str]) -> None:
-    """Raises ``UsageError`` if an environment cannot use a device."""
+def check_devices(checked: Checked, devices: Sequence[str], instead: str = "use --devices=cpu") -> None:
+    """Raises ``UsageError`` if an environment cannot use a device. ``instead``: the advice then."""
     for environment, facts in checked.items():
         for device in devices:
             known = device_named(device)
@@ -80,17 +81,19 @@ def check_devices(checked: Checked, devices: Sequence[str]) -> None:
             if known.accelerated and (known.index or 0) >= there:
                 raise UsageError(
                     f"--devices: {environment.name} (torch {environment.torch}) cannot use {device}: "
-                    f"it finds {there} {known.label} devices; use --devices=cpu"
+                    f"it finds {there} {known.label} devices; {instead}"
                 )
 
 
 def check_still_there(jobs: Sequence[Job]) -> None:
-    """For ``--resume``: raises ``UsageError`` if an environment of the plan is missing or has changed."""
-    known: Mapping[str, Environment] = {env.name: env for job in jobs for env in job.environments}
-    for environment in known.values():
-        facts = probe(Path(environment.python), environment.name, "--resume")
+    """For ``--resume``: ``UsageError`` if an environment is missing, has another torch or lacks a device."""
+    known = {env.name: env for job in jobs for env in job.environments}.values()
+    checked = {env: probe(Path(env.python), env.name, "--resume") for env in known}
+    for environment, facts in checked.items():
         if str(facts["torch"]) != environment.torch:
             raise UsageError(
                 f"--resume: {environment.name} has torch {facts['torch']} now, but had "
                 f"{environment.torch} when the run began; start a new run"
             )
+    # a failure for lack of a device would count as measured
+    check_devices(checked, [job.device for job in jobs if job.environments], WHERE_IT_BEGAN)
