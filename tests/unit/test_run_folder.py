@@ -130,6 +130,17 @@ def test_a_run_is_not_continued_with_another_torch(
     assert "has results" not in capsys.readouterr().err
 
 
+def test_a_run_is_not_continued_without_the_file_of_its_suite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every missing result would be a failure, which is never measured again."""
+    job = make_job("m", suite=str(tmp_path / "gone.py"))
+    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
+    assert main(["--resume", str(folder.path)]) == 2
+    assert f"--resume: there is no file '{tmp_path}/gone.py'" in capsys.readouterr().err
+    assert folder.read().records == ()
+
+
 def test_a_folder_that_was_deleted_during_the_run_is_not_made_again(tmp_path: Path) -> None:
     job = make_job("m")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))

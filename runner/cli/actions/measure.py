@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.hardware.cpus import cpu_model
 from harness.hardware.installed import version_of
-from harness.settings import Given, Group, flag
+from harness.settings import Given, Group, Kind, flag, placed
 from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import FORMAT, formats_asked
@@ -21,7 +21,7 @@ from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.possible import WHERE_IT_BEGAN, check_hardware, check_jobs, possible_here
-from runner.plan.settings import listed, read, row_at
+from runner.plan.settings import listed, read, row_at, value_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,7 +145,10 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
         check_still_there(jobs)
     if request.where.executor == "local":
-        check_hardware(jobs, instead=WHERE_IT_BEGAN)  # a failure for lack of a device would count as measured
+        # a failure for lack of a file or a device would count as measured
+        for suite in {job.case.suite for job in jobs}:
+            value_of(RESUME.long, Kind(placed), suite)
+        check_hardware(jobs, instead=WHERE_IT_BEGAN)
         check_jobs(jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
