@@ -40,10 +40,14 @@ PARTIAL_PLAN = re.compile(r"\.run\.json\.\d+\.partial")
 
 
 class RunFolder:
-    """Paths and files of one run. Made by ``create`` or ``reopen``."""
+    """Paths and files of one run. Made by ``create`` or ``reopen``.
 
-    def __init__(self, path: Path) -> None:
+    ``more``: the flags beside ``--resume`` with which the run goes on as it began.
+    """
+
+    def __init__(self, path: Path, more: Sequence[str] = ()) -> None:
         self.path = path
+        self._more = more
 
     @property
     def records_path(self) -> Path:
@@ -56,6 +60,7 @@ class RunFolder:
         jobs: Sequence[Job],
         command: Sequence[str],
         facts: Mapping[str, Any] | None = None,
+        more: Sequence[str] = (),
     ) -> RunFolder:
         """A new folder, or an empty folder. ``facts`` are added to its ``run.json``.
 
@@ -66,7 +71,7 @@ class RunFolder:
         run = {"command": list(command), "created": created, "jobs": to_json(tuple(jobs)), **(facts or {})}
         try:
             path, is_new = _exactly(path) if wanted is not None else (_new_beside(path), True)
-            folder = cls(path.resolve())
+            folder = cls(path.resolve(), more)
             try:
                 _write_new(folder.path / RUN, json.dumps(run, indent=1).encode())
                 folder.records_path.touch()
@@ -83,13 +88,13 @@ class RunFolder:
         return folder
 
     @classmethod
-    def reopen(cls, flag: str, path: Path) -> RunFolder:
+    def reopen(cls, flag: str, path: Path, more: Sequence[str] = ()) -> RunFolder:
         """An existing run. Raises ``UsageError`` if there is none."""
         planned = flag == "--resume" and (path / RUN).is_file()  # the run was killed before its first record
         if not (path / RECORDS).is_file() and not planned:
             what = "there is no folder" if not path.is_dir() else f"there is no {RECORDS} in"
             raise UsageError(f"{flag}: {what} {path}; give the folder of a run")
-        return cls(path.resolve())
+        return cls(path.resolve(), more)
 
     def jobs(self) -> tuple[Job, ...]:
         """The plan of the run. ``UsageError`` when ``run.json`` cannot be read."""
@@ -116,7 +121,7 @@ class RunFolder:
             yield end_last_line(self.records_path)
 
     def how_to_go_on(self) -> str:
-        return f"go on with: {shlex.join(program())} --resume {plain(shlex.quote(str(self.path)))}"
+        return f"go on with: {plain(shlex.join((*program(), '--resume', str(self.path), *self._more)))}"
 
     def unwritable(self, error: OSError) -> UsageError:
         """The sentence for a disk that is full, read-only or gone."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -128,6 +129,23 @@ def test_a_run_is_not_continued_with_another_torch(
     monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
     main(["--resume", str(folder.path)])
     assert "has results" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--no-fork-server", "--prepare-ahead=1"]])
+def test_how_a_run_goes_on_has_the_flags_of_where_it_ran(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    def stopped(folder: RunFolder, *_: object) -> int:
+        print(folder.how_to_go_on())
+        return 130
+
+    monkeypatch.setattr("runner.cli.measuring.measure", stopped)
+    run = tmp_path / "my run"
+    first = ["--training", "--suites=tiny_gpt", "--only=MLP_addition", "-dcpu", "--compilers=aot_eager"]
+    for again in ([*first, f"--output-dir={run}"], [f"--resume={run}"]):
+        assert main([*again, *words]) == 130
+        said = shlex.split(capsys.readouterr().out)
+        assert said[said.index("--resume") :] == ["--resume", str(run), *words]
 
 
 def test_a_run_is_not_continued_without_the_file_of_its_suite(

@@ -21,7 +21,7 @@ from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.possible import WHERE_IT_BEGAN, check_hardware, check_jobs, possible_here
-from runner.plan.settings import listed, read, row_at, value_of
+from runner.plan.settings import listed, read, row_at, value_of, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,9 +55,9 @@ def parse(given: Given) -> MeasureRequest:
         from runner.runs.compare.accepted import accepted_in
         from runner.runs.compare.of_run import gates_of_run
 
-        words = listed(FAIL_ON.long, given[FAIL_ON.key])
+        asked = listed(FAIL_ON.long, given[FAIL_ON.key])
         several, runs = len(request.config.environments) > 1, request.config.extras.compile_runs > 1
-        gates = gates_of_run(words, environments=several, compile_runs=runs)
+        gates = gates_of_run(asked, environments=several, compile_runs=runs)
         accepted = accepted_in(Path(given[ACCEPT.key])) if ACCEPT.key in given else ()
         return replace(request, gates=gates, accepted=accepted)
     where, folder = read(Where(), given), Path(given[RESUME.key])
@@ -125,7 +125,8 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
     with opened(request.where, jobs) as executor:
-        folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about})
+        more = words(request.where, ([], Where()))
+        folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about}, more)
         return measure(folder, jobs, console, executor, request.formats), folder
 
 
@@ -134,7 +135,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     from runner.cli.measuring import measure, opened
     from runner.store.run_folder import RunFolder
 
-    folder = RunFolder.reopen(RESUME.long, path)
+    folder = RunFolder.reopen(RESUME.long, path, words(request.where, ([], Where())))
     if request.where.executor == "local":
         _check_same_machine(folder)
     jobs = folder.jobs()
