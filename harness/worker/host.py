@@ -51,6 +51,10 @@ def main() -> int:
     parser.add_argument("--socket", type=int, required=True, help="descriptor of the runner's socket")
     parser.add_argument("--bare", action="store_true", help="import nothing; the workers import torch")
     options = parser.parse_args()
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):  # Anaconda's Python, or an old kernel: workers start without a host
+        return 1
     end_with_parent(options.socket, signal.SIGTERM)
     use_cpus()
     adopt_orphans()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -55,6 +56,18 @@ def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path
     with started(pool, tmp_path) as second:
         assert second._process._host is host  # type: ignore[union-attr]
         assert second.call(opening(), soon())["ok"]["model"]["parameters"] > 0
+
+
+@pytest.mark.parametrize("lacks", ["del os.pidfd_open", "os.pidfd_open = lambda _: os.stat('/not there')"])
+def test_an_interpreter_that_cannot_watch_a_worker_starts_it_without_a_host(
+    tmp_path: Path, lacks: str
+) -> None:
+    """Anaconda's Python, which ``--envs`` may name, has no ``os.pidfd_open``; on an old kernel it fails."""
+    (tmp_path / "sitecustomize.py").write_text(f"import os; {lacks}")
+    theirs = variables()
+    theirs["PYTHONPATH"] = os.pathsep.join((str(tmp_path), theirs["PYTHONPATH"]))
+    with WorkerProcess(ForkedStart(), theirs, tmp_path / "output.log", lambda activity: None) as worker:
+        assert isinstance(worker._process, subprocess.Popen)
 
 
 @pytest.mark.slow
