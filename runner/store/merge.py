@@ -20,7 +20,7 @@ from runner.store.record_file import Records
 from runner.store.run_folder import RUN, RunFolder, jobs_in, listed, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
-MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable")
+MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable", "allocator")
 DEVICE_FACTS = ("device_name", "cudnn")
 OF_MACHINE = ("cpu", "cpu_count", "cpus_usable", "device_name")  # the same in every environment
 

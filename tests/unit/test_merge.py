@@ -219,6 +219,13 @@ def test_what_does_not_belong_together(says: str, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+def test_runs_with_different_mallocs_do_not_belong_together(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [ONE], in_environment(ONE, allocator="default"))
+    b = write_run(tmp_path / "b", [TWO], in_environment(TWO, allocator="system"))
+    with pytest.raises(UsageError, match="allocator is default in the first and system in the second"):
+        merge([a, b], tmp_path / "new", [])
+
+
 def test_points_of_a_sweep_with_threads_of_their_own_become_one_run(tmp_path: Path) -> None:
     jobs = [*points(ONE, [("threads", (1, 2))])]
     a, b = (write_run(tmp_path / job.case.point[0], [job], whole(job)) for job in jobs)
