@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.codec import to_json
-from harness.schema import SCHEMA_VERSION, Environment, Extras, Job, Record, Status
+from harness.schema import SCHEMA_VERSION, Environment, Extras, Job, Protocol, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import append_record, read_records
@@ -129,6 +129,31 @@ def test_a_run_is_not_continued_with_another_torch(
     monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
     main(["--resume", str(folder.path)])
     assert "has results" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("threads", "refused"), [(None, True), (2, False)])
+def test_a_run_is_not_continued_where_torch_chooses_other_threads(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    threads: int | None,
+    refused: bool,
+) -> None:
+    """In one record, processes with one thread would stand beside processes with another number."""
+    monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
+    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
+    monkeypatch.setattr("runner.cli.measuring.measure", lambda *_: 0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run = tmp_path / "run"
+    words = ["--training", "--suites=tiny_gpt", "--only=MLP_addition", "-dcpu", "--compilers=aot_eager"]
+    assert main([*words, f"--output-dir={run}"]) == 0
+    job = make_job("m", protocol=Protocol(threads=threads))
+    RunFolder.reopen("--resume", run).append(make_record(job, "inductor"))
+    assert main([f"--resume={run}"]) == 0
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert main([f"--resume={run}"]) == (2 if refused else 0)
+    said = "torch chose its threads by OMP_NUM_THREADS 1, and here by OMP_NUM_THREADS (not set)"
+    assert (said in capsys.readouterr().err) is refused
 
 
 @pytest.mark.parametrize("words", [[], ["--no-fork-server", "--prepare-ahead=1"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -9,9 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.hardware.cpus import cpu_model
+from harness.devices import of
+from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
 from harness.settings import Given, Group, Kind, flag, placed
+from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import FORMAT, formats_asked
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
 ALSO = (FAIL_ON, ACCEPT)  # flags of another action
+THREADS = "threads"  # in run.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,7 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     if not jobs:
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
+    facts[THREADS] = _threads_here()
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about}, more)
@@ -136,9 +141,9 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
     from runner.store.run_folder import RunFolder
 
     folder = RunFolder.reopen(RESUME.long, path, words(request.where, ([], Where())))
+    jobs = folder.jobs()
     if request.where.executor == "local":
         _check_same_machine(folder)
-    jobs = folder.jobs()
     for job in jobs:
         check_where(request.where, config_of(job, job.candidates))
     if any(job.environments for job in jobs):
@@ -156,9 +161,11 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
 
 def _check_same_machine(folder: RunFolder) -> None:
-    """``UsageError`` if the run has results of another processor or torch, as ``--merge`` refuses them."""
+    """``UsageError`` for results of another processor, torch or choice of threads, as ``--merge`` has."""
     from runner.engine.processes import PROCESS_FILES
     from runner.store.record_file import read_records
+    from runner.store.run_folder import listed as items_of
+    from runner.store.run_folder import read_run_json
 
     # a run that was killed before its first record has no file of them
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
@@ -173,3 +180,17 @@ def _check_same_machine(folder: RunFolder) -> None:
                 f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {name} "
                 f"{here}; measure the other jobs in a new folder"
             )
+    chosen = [record.job for record in known if record.job.protocol.threads is None]
+    on_cpu = any(not of(job.device).accelerated for job in chosen)
+    for then, now in zip(items_of(read_run_json(folder.path), THREADS, str), _threads_here(), strict=False):
+        if then != now and on_cpu:
+            raise UsageError(
+                f"{RESUME.long}: torch chose its threads by {then}, and here by {now}; go on under the same "
+                "conditions, or measure the other jobs in a new folder"
+            )
+
+
+def _threads_here() -> list[str]:
+    """What decides how many threads torch takes on a CPU without ``--threads``."""
+    variables = [f"{name} {os.environ.get(name, '(not set)')}" for name in THREAD_VARIABLES]
+    return [f"{len(usable_cpus())} usable CPUs", *variables]
