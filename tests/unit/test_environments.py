@@ -142,6 +142,14 @@ def test_what_a_killed_run_left_is_removed(cache: Path) -> None:
     assert not left.exists()
 
 
+def test_an_environment_whose_interpreter_is_gone_is_made_again(cache: Path) -> None:
+    """As the link of a virtual environment to a Python that was removed."""
+    python = interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+    python.unlink()
+    python.symlink_to("/nowhere/python")
+    assert interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
+
+
 def slowly(folder: Path, requirements: Sequence[str]) -> None:
     time.sleep(0.5)
     pretended(folder, requirements)

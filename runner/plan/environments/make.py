@@ -89,6 +89,7 @@ def _make(
     try:
         install(partial, requirements)
         check(partial / "bin" / "python", name)
+        shutil.rmtree(folder, ignore_errors=True)  # an environment whose interpreter is gone
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
