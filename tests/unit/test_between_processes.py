@@ -27,6 +27,7 @@ from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.decision import T_95, Z_95
 from runner.analysis.verdicts.family import assumed_in, estimates_of
 from runner.cli.actions.measure import MeasureRequest
+from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.jobs import plan
 from runner.reports.parts.table import processes_cell
@@ -328,6 +329,14 @@ def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:
 def test_verdicts_that_borrow_from_a_cpu_say_so(date: str, device: str, said: int) -> None:
     record = replace(make_record(replace(make_job(), device=device)), calibrated=date)
     assert sum("measured on a CPU" in caveat for caveat in summarize([record]).caveats) == said
+
+
+def test_a_calibration_that_was_stopped_says_that_resume_calibrates_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("runner.cli.actions.calibrate.measured", lambda *_: (130, None))
+    assert main(["--calibrate", "-dcpu"]) == 130
+    assert "begin again with --calibrate" in capsys.readouterr().err
 
 
 def test_a_calibration_is_a_plan_of_small_models_that_flags_change() -> None:

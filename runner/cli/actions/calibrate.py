@@ -31,6 +31,7 @@ NOTHING = (
     "error: nothing was calibrated: the rounds are too noisy (they explain over 1 % in the median model), or "
     "no candidate passed; --doctor says what disturbs this machine, and -n 400 narrows the noise"
 )
+STOPPED = "note: nothing was calibrated, and --resume only measures: begin again with --calibrate"
 
 
 DEFAULTS = {
@@ -80,6 +81,8 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     console, path = Console(), calibrations_path()
     read_calibrations(path)  # a file that cannot be used is named before minutes of work
     code, folder = measured(request, argv, console)
+    if code == INTERRUPTED:
+        print(STOPPED, file=sys.stderr)
     if folder is None or code == INTERRUPTED:
         return code
     new = calibrated(folder.read().records)
