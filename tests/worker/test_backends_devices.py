@@ -15,7 +15,7 @@ from torch import nn
 
 from harness import devices
 from harness.backends import load_backend, onnxrt, tensorrt, tvm, why_unavailable
-from harness.backends.shared import captured, inductor, torchscript
+from harness.backends.shared import captured, inductor, torchao, torchscript
 from harness.hardware.installed import missing_for_triton
 from harness.precision import precision, settle
 from harness.program import Compiled, Program
@@ -190,6 +190,29 @@ def test_triton_builds_its_launcher_with_a_c_compiler(
     monkeypatch.setattr(inductor, "_triton_works", lambda: True)
     says = f"inductor needs Triton, and Triton needs {missing}" if missing else None
     assert why_unavailable("inductor", "cuda") == says
+
+
+def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself it sets them, and TF32, for eager and every later candidate, too."""
+    asked: list[dict[str, Any]] = []
+
+    def quantize(module: nn.Linear, _: object) -> None:
+        module.weight = nn.Parameter(module.weight.detach())
+
+    def config(*, set_inductor_config: bool = True) -> None:
+        asked.append({"set": set_inductor_config})
+
+    def compile_it(_: Program, *names: object, options: Any, **__: object) -> Compiled:
+        asked.append(options)
+        return compiled(_)
+
+    quantization = SimpleNamespace(quantize_=quantize, Int8WeightOnlyConfig=config)
+    monkeypatch.setitem(sys.modules, "torchao", SimpleNamespace(quantization=quantization))
+    monkeypatch.setattr(inductor, "compile_with_dynamo", compile_it)
+    given = load_backend("torchao_int8_weight_only")(program(inductor_config=("epilogue_fusion=false",)))
+    assert given.approximate
+    assert asked == [{"set": False}, {**torchao.RECOMMENDED, "epilogue_fusion": False}]
+    assert torchao.RECOMMENDED.keys() <= torch._inductor.config.get_config_copy().keys()
 
 
 def compiled(_: Program, *names: object, **__: object) -> Compiled:

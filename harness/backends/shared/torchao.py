@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from harness.backends.shared import inductor
@@ -12,6 +14,14 @@ from harness.backends.shared.installed import why_missing
 from harness.program import Compiled, Program
 
 MODES = ("inference",)
+RECOMMENDED: Mapping[str, bool] = MappingProxyType(
+    {
+        "coordinate_descent_tuning": True,
+        "coordinate_descent_check_all_directions": True,
+        "force_fuse_int_mm_with_mul": True,
+    }
+)
+"""torchao's settings of inductor. It would set them for the whole process, with TF32 for all products."""
 
 
 def compile_as(program: Program, name: str, *, config: str) -> Compiled:
@@ -26,11 +36,11 @@ def compile_as(program: Program, name: str, *, config: str) -> Compiled:
         from torchao import quantization
 
         make_config: Any = getattr(quantization, config)
-        quantization.quantize_(program.module, make_config())
+        quantization.quantize_(program.module, make_config(set_inductor_config=False))
     changed = sum(id(p) not in before for p in program.module.parameters())
     if not changed:
         raise ValueError(f"{name} cannot quantize this model: it has no linear layer")
-    compiled = inductor.compile_as(program, name)
+    compiled = inductor.compile_as(program, name, settings=RECOMMENDED)
     note = f"{name}: {changed} weights quantized; the differences from eager are recorded and not judged"
     return replace(compiled, approximate=True, constant_weights=True, notes=(*compiled.notes, note))
 
