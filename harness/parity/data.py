@@ -96,6 +96,7 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
             for back in reversed(undo):
                 back()
         variant.restore()
+        variant.drive_with()  # its smaller batches are copies; and an error has left it observed
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -13,7 +13,8 @@ from harness.failures import JobFailed
 from harness.parity import data
 from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, change_tensors, placed
 from harness.program import Compiled, Program, forward_of
-from harness.schema import Mode, Status
+from harness.schema import CompilerOptions, Mode, Status
+from harness.timing.workbench import cloned
 from harness.workload import Workload
 from tests.factories import known, sampled
 from tests.worker.planted import (
@@ -278,6 +279,28 @@ def test_masks_positions_and_offsets_stay(given: torch.Tensor) -> None:
     with placed(variant, Data(inputs=True)) as changed:
         assert changed == ()
         assert torch.equal(variant.program.args[0], given)
+
+
+def test_smaller_batches_are_of_the_first_data_again_and_no_longer_looked_at() -> None:
+    """Also after an error of the model's code, which takes no other data: the rounds come next."""
+    x = torch.randn(8, 4)
+    given = list[torch.Tensor]()
+
+    def forward(rows: torch.Tensor, linear: nn.Linear) -> Any:
+        given.append(rows.clone())
+        return linear(rows)
+
+    def step_that_fails() -> None:
+        with placed(variant, OTHER):
+            variant.drive_with(observed=True)
+            raise ValueError("no such data")
+
+    variant = inference(Of(forward, nn.Linear(4, 4)), x).variant(options=CompilerOptions(dynamic_batch=True))
+    with pytest.raises(ValueError, match="no such data"):
+        step_that_fails()
+    _, output = variant.step()
+    assert all(map(torch.equal, given, (x[:4], x[:6], x)))
+    assert variant.results(None, output, cloned).keys() == {"output"}
 
 
 @pytest.mark.parametrize("shape", [(), (1,)])
