@@ -23,6 +23,7 @@ from harness.counters import watching_breaks
 from harness.devices import of
 from harness.failures import JobFailed, attempting, describe_failure, log_traceback
 from harness.hardware.nvml import gpu_of
+from harness.loading.sizes import batches
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
 from harness.parity import between
 from harness.parity.between import CrossParity, another_model, compare_eager
@@ -360,14 +361,20 @@ class Session:
         for name, variant in sorted(self._variants.items(), key=lambda item: item[0] == BASELINE):
             self._say("finish", name)
             numbers: dict[str, Scalar] = {}
+            several = len(batches(variant.program)) > 1  # copies of the smaller ones' results take memory
+            watch = observing("step", self._device, self._job.extras, numbers)
             try:
                 variant.release()
-                watch = observing("step", self._device, self._job.extras, numbers)
-                late = self._watch.changed(variant, self._bench.run(variant, watch))
+                late = self._watch.changed(variant, self._bench.run(variant, None if several else watch))
                 if late is None and self._looks_on(name, changed):
                     self._look_on(variant)
                 late = late or self._watch.changed_in_rounds(variant)
                 variant.release()
+                if several:
+                    with watch:
+                        variant.step()
+                        self._bench.synchronize()
+                    variant.release()
             except Exception as error:
                 log_traceback()
                 if self._team or (of(self._device).accelerated and not of(self._device).healthy()):

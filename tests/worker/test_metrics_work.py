@@ -27,11 +27,11 @@ from harness.metrics import (
 )
 from harness.metrics.memory import peak_of
 from harness.precision import precision
-from harness.schema import BASELINE, WHOLE, Mode
+from harness.schema import BASELINE, WHOLE, CompilerOptions, Mode
 from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Of, Trial, trial
+from tests.worker.planted import CPU, Of, Trial, opened, trial, workload
 
 BATCH, IN, OUT = 32, 8, 16
 
@@ -352,6 +352,16 @@ def test_copies_of_a_model_have_the_same_peak() -> None:
     assert len(set(peaks)) == 1
     parameters = sum(p.numel() * 4 for p in subject.workload.module.parameters())
     assert peaks[0] > parameters  # the gradients alone are as much
+
+
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
+def test_the_peak_of_several_batches_has_no_copies_of_their_results(mode: Mode) -> None:
+    """Such copies are compared after the rounds."""
+    options = CompilerOptions(dynamic_batch=True)
+    session = opened(lambda: workload("mlp"), mode, options=options, accuracy=False)
+    numbers: Any = session.finish()[1][BASELINE]
+    peak = step_peak(session._variants[BASELINE].step)
+    assert numbers["peak_memory_bytes"] == numbers["persistent_bytes"] + peak
 
 
 def event(size: int, address: int) -> dict[str, int]:
