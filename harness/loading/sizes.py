@@ -44,10 +44,13 @@ def _rows(program: Program, whole: int, size: int) -> Inputs:
     def first(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.ndim == 0 or tensor.shape[0] != whole:
             return tensor
-        return tensor.detach()[:size].clone().requires_grad_(tensor.requires_grad)
+        rows = tensor.detach()[:size].clone().requires_grad_(tensor.requires_grad)
+        if 0 in getattr(tensor, "_dynamo_dynamic_indices", ()):  # else Dynamo compiles this size by itself
+            torch._dynamo.mark_dynamic(rows, 0)  # noqa: SLF001 - torch has no other name for it
+        return rows
 
-    rows: Inputs = map_tensors((program.args, dict(program.kwargs), program.target), first)
-    return rows
+    inputs: Inputs = map_tensors((program.args, dict(program.kwargs), program.target), first)
+    return inputs
 
 
 def batch_of(program: Program) -> int | None:
