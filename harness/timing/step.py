@@ -223,6 +223,7 @@ class Variant:
 
     def with_inputs(self, workload: Workload) -> Variant:
         """The same module and forward with the workload's inputs. Not of a step that updates or is whole."""
+        self.restore()  # a tracing compiler has changed buffers
         variant = copy.copy(self)
         given = given_of(
             workload, self._device, self._precision.cast, exact=False, channels_last=self._channels_last

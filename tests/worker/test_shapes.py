@@ -75,6 +75,18 @@ def test_a_stream_runs_without_the_check_of_parity() -> None:
     assert len(worker.first_calls_s["dynamo_eager"]) == 3
 
 
+def test_a_stream_begins_with_the_first_buffers_where_compiling_has_run_the_model() -> None:
+    """As a trace of a normalization does."""
+    x = torch.randn(8, 4) + 5
+    work = Workload(module=nn.BatchNorm1d(4), args=(x,), loss=lambda output, _: output.square().mean())
+    before = Trial(workload=work, dtype="float32", mode=Mode.TRAINING).variant()
+    before.program.module(x)
+    here = before.with_inputs(replace(work, args=(x[:4],)))
+    here.restore()
+    assert not bool(here.program.module.get_buffer("running_mean").any())
+    assert torch.equal(here.program.args[0], x[:4])
+
+
 # -- several batches in one step ------------------------------------------------------------------
 
 
