@@ -75,6 +75,9 @@ class Check:
             if noise:
                 why = f"noisy eager changes it by more than {NOISE:.0%}"
                 self.not_checked.append(f"{listed(noise, 5)} on other data: {why}")
+            if lost := other.truths[0].lost:
+                why = "eager's overflowed, or held NaN or infinities only"
+                self.not_checked.append(f"{listed(lost, 5)} on other data: {why}")
         self._settle()
 
     # -- judging --------------------------------------------------------------------

@@ -200,6 +200,21 @@ def test_a_model_that_takes_no_other_data_is_checked_without_and_the_record_says
     assert why.startswith("other data: eager fails on other data (ValueError: rows must")
 
 
+def test_what_is_nan_on_other_data_is_named() -> None:
+    """Half of the weights are below zero there."""
+
+    def rooted(x: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+        output: torch.Tensor = linear(x) * linear.weight.sum(1).sqrt().prod()
+        return output
+
+    linear = nn.Linear(8, 8, bias=False)
+    nn.init.ones_(linear.weight)
+    work = Workload(module=Of(rooted, linear), args=(torch.rand(4, 8),))
+    status, parity, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
+    assert (status, parity.steps) == (Status.PASS, 6)
+    assert parity.not_checked == ("output on other data: eager's overflowed, or held NaN or infinities only",)
+
+
 def test_other_data_that_fp64_does_not_take_is_judged_against_eager(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
