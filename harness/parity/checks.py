@@ -76,13 +76,16 @@ class Checks:
     def go_on(self, eager: Variant, first: Results, second: Results, form: Form) -> None:
         """After eager's first two steps in a row. ``second`` is ``first`` where it repeats it.
 
-        Then further steps on the same data would repeat them, too, and are not run.
+        Then further steps on the same data would repeat them, too, and are not run, unless weights or inputs
+        change.
         """
         self.form = form
         self._row.results = [first]
-        if not self.bench.generates:
-            if second is not first:
-                self._row.results += [second, self.bench.run(eager, restored=False)]
+        if (before := self._row.before) is None:  # of a generating step
+            return
+        self._row.after = State.of(eager)
+        if second is not first or self._row.after.digests != before.digests:
+            self._row.results += [second, self.bench.run(eager, restored=False)]
             self._row.after = State.of(eager)
 
     def open(self, eager: Variant, first: Results, second: Results) -> None:

@@ -150,6 +150,37 @@ def test_a_damage_that_no_result_shows_is_found_by_itself() -> None:
     assert verdict[1].found_by == "call 1"
 
 
+class Counting(nn.Linear):
+    """Counts its calls in a weight and in its second input, which no result shows."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 8)
+        self.calls = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        with torch.no_grad():
+            self.calls += 1
+            count += 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_a_right_step_counts_in_weights_and_inputs_passes(*, wrong: bool) -> None:
+    def plant(program: Program, forward: Forward) -> Forward:
+        def run(*given: Any) -> tuple[Any, Any]:
+            program.module.get_parameter("calls").data += float(wrong)
+            return forward(*given)
+
+        return run
+
+    args = torch.randn(4, 8), torch.zeros(1)
+    status, parity, _ = judged(
+        with_fault(plant), lambda: Workload(module=Counting(), args=args), Mode.INFERENCE
+    )
+    assert status is (Status.FAIL_ACCURACY if wrong else Status.PASS), parity.worst
+    assert parity.steps == 6
+
+
 @pytest.mark.parametrize(("n", "dtype"), sampled(5, (2, 3, 4, 5), DTYPES))
 @pytest.mark.series
 def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
