@@ -118,7 +118,8 @@ def _flip(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
         return lambda: None
     shift, last = fits[0]
     generator = torch.Generator().manual_seed(seed)
-    bits = torch.randint(1 << last, values.shape, generator=generator, dtype=torch.int32).to(values.device)
+    drawn = torch.randint(1 << last, values.shape, generator=generator, dtype=torch.int32, device="cpu")
+    bits = drawn.to(values.device)
     bits = torch.where(values.abs() < TINY, 0, bits << shift)  # zeros would become denormal numbers
 
     def flip() -> None:
@@ -170,8 +171,8 @@ def _change_weights(module: nn.Module) -> Iterator[Callable[[], object]]:
 def _change_weight(tensor: torch.Tensor, seed: int) -> Callable[[], object]:
     if _is_zero(tensor):
         generator = torch.Generator().manual_seed(seed)
-        values = torch.tensor(STEPS)[torch.randint(len(STEPS), tensor.shape, generator=generator)]
-        tensor.copy_(values)
+        places = torch.randint(len(STEPS), tensor.shape, generator=generator, device="cpu")
+        tensor.copy_(torch.tensor(STEPS, device="cpu")[places])
         return tensor.zero_
     part = _half(tensor, seed)
     part.neg_()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -57,14 +58,16 @@ def sketch(name: str, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().clone()
     values = tensor.detach().flatten()
     generator = torch.Generator().manual_seed(values.numel())
-    places = torch.randint(values.numel() // BLOCK, (kept // BLOCK - 1,), generator=generator).tolist()
+    # on the host, whatever default device a model's code has set
+    drawn = partial(torch.randint, generator=generator, device="cpu")
+    places = drawn(values.numel() // BLOCK, (kept // BLOCK - 1,)).tolist()
     starts = [*(BLOCK * place for place in places), values.numel() - BLOCK]
     blocks = torch.cat([values[start : start + BLOCK] for start in starts])
     if is_exact_kind(tensor) or tensor.dtype not in PLAIN:
         return blocks
     part = part_of(name)
     wide = torch.float64 if tensor.dtype is torch.float64 else torch.float32
-    signs = (torch.randint(2, (part,), generator=generator) * 2 - 1).to(values.device, wide)
+    signs = (drawn(2, (part,)) * 2 - 1).to(values.device, wide)
     whole = values[: values.numel() // part * part].view(-1, part).to(wide)
     return torch.cat([blocks.to(wide), whole @ signs / math.sqrt(part)])
 

@@ -99,7 +99,8 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         kind, last = LAST_BITS[tensor.dtype]
         pool = self._pool(tensor)
         for part in torch.split(tensor.detach().as_strided((tensor.numel(),), (1,)), POOL // 2):
-            start = int(torch.randint(POOL - part.numel(), (1,), generator=self._generator))
+            last_start = POOL - part.numel()
+            start = int(torch.randint(last_start, (1,), generator=self._generator, device="cpu"))
             exact = part.view(kind).bitwise_and(last) == 0
             exact |= part.abs() > torch.finfo(part.dtype).max / 2  # a mask must not become an infinity
             part.mul_(pool[start : start + part.numel()].masked_fill(exact, 1.0))
@@ -108,7 +109,7 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         """Factors 1 +- k epsilon, whose deviation from 1 has a root mean square of ``loudness`` epsilon."""
         key = tensor.dtype, tensor.device
         if key not in self._pools:
-            draws = torch.rand(3, POOL, generator=self._generator)
+            draws = torch.rand(3, POOL, generator=self._generator, device="cpu")
             units = torch.floor(max(1.0, self._loudness) + draws[0])
             units *= (draws[1] < min(1.0, self._loudness**2)) * torch.where(draws[2] < 0.5, -1.0, 1.0)
             factors = 1.0 + units.double() * torch.finfo(tensor.dtype).eps

@@ -116,7 +116,7 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
     if values.layout is not torch.strided or values.numel() <= ELEMENTS:
         return values.clone()
     generator = torch.Generator().manual_seed(values.numel())
-    places = torch.randint(values.numel(), (ELEMENTS,), generator=generator)
+    places = torch.randint(values.numel(), (ELEMENTS,), generator=generator, device="cpu")
     return values.flatten()[places.to(values.device)]
 
 

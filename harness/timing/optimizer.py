@@ -53,7 +53,7 @@ class Update:
         whose = "optimizer: its function" if optimizer else f"optimizer {protocol.optimizer}: torch"
         self._optimizer = self._checked(_result_of(whose, make, list(self.weights.values())))
         for group in self._optimizer.param_groups if protocol.scheduler == "tensor" else ():
-            group["lr"] = torch.tensor(group["lr"])
+            group["lr"] = torch.tensor(group["lr"], device="cpu")
         self._scale, self._clip = scale, protocol.clip_grad_norm
         self._before: dict[str, torch.Tensor] = {}  # weights before a step whose results are compared
         self._make_state()

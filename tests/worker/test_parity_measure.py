@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.parity.data import Data, placed
 from harness.parity.measure import (
     BLOCK,
     ROW,
@@ -18,9 +19,11 @@ from harness.parity.measure import (
     sketch,
     whole_of,
 )
+from harness.parity.noise import LOUDNESS, Noise
+from harness.parity.watch import _few
 from harness.workload import Workload
 from tests.factories import known
-from tests.worker.planted import drawn, opened
+from tests.worker.planted import drawn, inference, opened
 
 NAMES = ("output", "gradient.w")
 
@@ -52,6 +55,24 @@ def test_the_error_of_what_is_kept_whole_is_that_of_the_definition(count: int, d
             [meant.size, meant.part, meant.slope]
         )
     assert scale_of(truth) == pytest.approx(float(truth.square().mean().sqrt()))
+
+
+def test_what_the_checks_draw_does_not_depend_on_a_default_device() -> None:
+    """As torch.set_default_device("cuda") in a model's code."""
+    variant = inference(nn.LayerNorm(64), torch.randn(4, 64)).variant()  # its bias is zero
+    values = drawn(1 << 17).float()
+
+    def drawings() -> list[torch.Tensor]:
+        with placed(variant, Data(weights=True, inputs=True, neighbor=1)):
+            weights = [parameter.detach().clone() for parameter in variant.program.module.parameters()]
+        with Noise(LOUDNESS, seed=0):
+            noisy = values * 1.1
+        return [*weights, noisy, sketch("gradient.w", values), _few(values)]
+
+    here = drawings()
+    with torch.device("meta"):
+        there = drawings()
+    assert all(map(torch.equal, here, there))
 
 
 def test_a_session_keeps_sketches_of_its_runs_and_not_the_results_themselves() -> None:
