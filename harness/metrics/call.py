@@ -63,8 +63,8 @@ def cost_of_call(variant: Variant, ended: Ended) -> dict[str, Scalar]:
     """What guards and all of Dynamo add to the step, in us; {} for a long step, or without stances."""
     import torch
 
-    set_stance = getattr(torch.compiler, "set_stance", None)
-    if set_stance is None:  # before torch 2.6
+    set_stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
+    if set_stance is None:  # before torch 2.6; torch 2.0 has no torch.compiler
         return {}
 
     def sample(stance: Mapping[str, Any], steps: int) -> float:

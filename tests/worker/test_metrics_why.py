@@ -341,6 +341,13 @@ def test_the_interval_of_a_median_has_95_percent_at_least() -> None:
         assert stats.binom.cdf(low, n, 0.5) <= 0.025 or low == 0
 
 
+def test_a_torch_without_stances_tells_no_cost_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch 2.0 has no torch.compiler; the times of forward and backward are told all the same."""
+    monkeypatch.delattr(torch, "compiler")
+    nothing: Any = None
+    assert call.cost_of_call(nothing, nothing) == {}
+
+
 def test_guards_below_a_dict_whose_order_counts_are_counted() -> None:
     def forward(parts: dict[str, torch.Tensor]) -> torch.Tensor:
         return torch.stack([value + 1 for value in parts.values()]).sum()
