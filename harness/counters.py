@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from harness.schema import Scalar
 
 OTHER_BACKEND = ("BACKEND_MATCH", "___check_current_backend")
 """Names of the guard on the backend, in different versions of torch."""
+MOST_COMPILATIONS = 10_000
 
 
 def graphs_compiled() -> int:
@@ -158,8 +160,23 @@ def _read(group: str, name: str) -> int:
     return int(_counter(group).get(name, 0))
 
 
+@contextmanager
+def keeping_compilations() -> Iterator[None]:
+    """Inside, ``compilations`` has as good as all; else torch keeps the last 64 only."""
+    limit = _dynamo("set_compilation_metrics_limit")
+    kept = getattr(_dynamo("_compilation_metrics"), "maxlen", None)
+    if limit is None or kept is None:
+        yield
+        return
+    limit(MOST_COMPILATIONS)
+    try:
+        yield
+    finally:
+        limit(kept)
+
+
 def compilations() -> list[Any]:
-    """torch's metrics of each compiled graph, oldest first. torch keeps the last 64 only."""
+    """torch's metrics of each compiled graph, oldest first."""
     metrics = _dynamo("get_compilation_metrics")  # from torch 2.2
     return list(metrics()) if metrics else []
 

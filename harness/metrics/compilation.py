@@ -69,9 +69,10 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
     waited_s = waiting_s()
     begin_peak()
-    with counting() as instructions:
+    with counters.keeping_compilations(), counting() as instructions:
         yield
         executed = instructions()
+        compilations = counters.added(compiled, counters.compilations())
     numbers["compile_cpu_s"] = processor_s() - cpu_s
     if waited_s is not None and (waited := waiting_s()) is not None:
         numbers["compile_waiting_s"] = waited - waited_s
@@ -89,7 +90,6 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         if growth is not None and held is not None and peak is not None:
             growth = min(growth, peak - held)
         numbers["cudagraph_pool_bytes"] = growth
-    compilations = counters.added(compiled, counters.compilations())
     if not compilations:
         return
     for name, source in TIMED_PHASES.items():

@@ -97,6 +97,22 @@ def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model
     assert numbers["graph_break_reasons"] is None
 
 
+def test_the_numbers_are_of_all_graphs_however_few_torch_keeps() -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    compiled, kept = torch.compile(scaled, backend="eager"), torch._dynamo.utils._compilation_metrics.maxlen
+    torch._dynamo.utils.set_compilation_metrics_limit(2)
+    try:
+        with observing("compile", CPU, Extras(explain=True)) as numbers:
+            for dtype in (torch.float32, torch.float64, torch.int32, torch.int64):
+                compiled(torch.ones(2, dtype=dtype))
+        assert numbers["recompiles"] == len(str(numbers["recompile_reasons"]).splitlines()) == 3
+        assert len(counters.compilations()) == 2
+    finally:
+        torch._dynamo.utils.set_compilation_metrics_limit(known(kept))
+
+
 def test_without_being_asked_there_is_no_text() -> None:
     compiled = torch.compile(broken, backend="eager")
     with observing("compile", CPU) as numbers:
