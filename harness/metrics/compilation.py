@@ -68,7 +68,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     known = len(generated())
     pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
     waited_s = waiting_s()
-    begin_peak()
+    ended = begin_peak()
     with counters.keeping_compilations(), counting() as instructions:
         yield
         executed = instructions()
@@ -81,7 +81,7 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     if huge := HUGE.search(text_of("/proc/self/smaps_rollup")):
         numbers["huge_pages_bytes"] = 1024 * int(huge[1])
     numbers |= {"compile_instructions": executed} if executed is not None else {}
-    numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes()) is not None else {}
+    numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes(ended)) is not None else {}
     numbers.update(counters.growth(counts, counters.snapshot()))
     after = pool_bytes()
     if after is not None:  # else this kind of device has no such pools
@@ -129,22 +129,28 @@ def waiting_s() -> float | None:
     return int(numbers[1]) / 1e9 if len(numbers) > 1 else None
 
 
-def begin_peak() -> None:
-    """Sets this process's peak of resident memory to what is resident now, where Linux allows it."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+def begin_peak() -> tuple[float, ...]:
+    """Sets the peaks of resident memory to what is resident now, where Linux allows it.
+
+    Of this process and its descendants. Returns what those have used that ended before.
+    """
+    for pid in _family():
+        with suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return resource.getrusage(resource.RUSAGE_CHILDREN)
 
 
-def peak_host_bytes() -> int | None:
+def peak_host_bytes(ended: tuple[float, ...]) -> int | None:
     """The sum of the peaks of resident memory of this process and its descendants; None without /proc.
 
-    Of descendants that have ended, only the largest counts. Processes share pages and peak at different
-    times, so the sum is an upper bound.
+    Of descendants that have ended, only the largest counts, if any has ended since ``begin_peak``, which
+    returned ``ended``. Processes share pages and peak at different times, so the sum is an upper bound.
     """
     peaks = [PEAK.search(text) for pid in _family() if (text := text_of(f"/proc/{pid}/status"))]
     if not peaks:
         return None
-    ended_kb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended_kb = children.ru_maxrss if children != ended else 0
     return 1024 * (ended_kb + sum(int(peak[1]) for peak in peaks if peak))
 
 

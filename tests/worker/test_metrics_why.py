@@ -337,6 +337,10 @@ def test_the_peak_of_host_memory_holds_children_that_run_and_the_largest_that_en
     child.communicate()
     assert number(alone["compile_peak_host_bytes"]) > 20 * 2**20
     assert number(numbers["compile_peak_host_bytes"]) > 620 * 2**20
+    with observing("compile", CPU) as later:  # of another candidate
+        pass
+    gone = number(numbers["compile_peak_host_bytes"]) - number(later["compile_peak_host_bytes"])
+    assert gone > 500 * 2**20
 
 
 def test_instructions_grow_where_there_is_a_counter() -> None:
