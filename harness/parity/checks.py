@@ -196,9 +196,18 @@ class Checks:
             print(f"no fp64 reference of other data: it would take about {estimate_s:.0f} s", flush=True)
 
     def _noisy(self, eager: Variant, data: Data, seeds: Iterable[int]) -> list[Tensors]:
-        """Noisy runs of the first call on this data."""
-        loud = loudness(self.bench.precision)
-        return [on_data(self.bench, eager, data, Noise(loud, seed)) for seed in seeds]
+        """Noisy runs of the first call on this data; {} for one that the model's code refuses."""
+        loud, runs = loudness(self.bench.precision), list[Tensors]()
+        for seed in seeds:
+            try:
+                runs.append(on_data(self.bench, eager, data, Noise(loud, seed)))
+            except Exception as error:  # it may ask for exact sums, say, or for a symmetric matrix
+                if is_out_of_memory(error):
+                    raise
+                check_device(self.bench, error)
+                print(f"a run of noisy eager fails: {line_of(error)}", flush=True)
+                runs.append({})
+        return runs
 
     def _balance(self) -> Factors:
         """The factors of the weights on other data; none if eager fails there, which is found later."""

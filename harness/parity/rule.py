@@ -113,7 +113,7 @@ class Truth:
         truth = cls._measured(rule, exact, eager)
         if rule.name != "field" and exact is not None and truth._is_another_computation():  # noqa: SLF001 - its own
             truth = cls._measured(rule, None, eager)
-        noise = {name: [truth._relative(name, run.get(name)) for run in noisy] for name in eager}  # noqa: SLF001
+        noise = {name: [truth._of_noisy(name, run) for run in noisy] for name in eager}  # noqa: SLF001
         truth = replace(truth, noise=noise, directions=directions)
         own, *parts = map(truth.parts, (eager, *noisy))
         if not all(parts):
@@ -174,8 +174,10 @@ class Truth:
         scale = self.scales.get(name, 0.0) or 1.0
         return replace(error, size=error.size / scale, part=error.part / scale)
 
-    def _relative(self, name: str, given: torch.Tensor | None) -> Error:
-        eager = self.eager[name]
+    def _of_noisy(self, name: str, run: Tensors) -> Error:
+        eager, given = self.eager[name], run.get(name)
+        if not run:
+            return WORSE  # the model's code has refused it
         if given is None or given.shape != eager.shape or eager.numel() == 0:
             return EXACT  # a run that took another route has other tensors: it says nothing about this one
         error = self.error(name, given)

@@ -9,7 +9,9 @@ from torch import nn
 
 from harness.parity.noise import LOUDNESS, LOUDNESS_REDUCED, Noise, loudness
 from harness.precision import precision
-from tests.worker.planted import MODELS, drawn, results, trial
+from harness.schema import Mode, Status
+from harness.workload import Workload
+from tests.worker.planted import MODELS, drawn, judged, results, right, trial, with_fault
 
 COUNT = 1 << 20
 Operation = Callable[[torch.Tensor], torch.Tensor]
@@ -229,3 +231,25 @@ def test_noise_in_the_backward_alone_is_seen() -> None:
 
     plain, moved = gradient(None), gradient(Noise(LOUDNESS, 0))
     assert 0.0 < rms(moved - plain) < 1e-5 * rms(plain)
+
+
+class Strict(nn.Linear):
+    """Refuses values that do not repeat, as a distribution refuses a matrix that is not symmetric."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = super().forward(x)
+        if not torch.equal(result, super().forward(x)):
+            raise ValueError("they must be equal")
+        return result
+
+
+def test_a_model_that_refuses_noise_costs_no_job_and_is_not_judged(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def work() -> Workload:
+        return Workload(module=Strict(32, 32), args=(torch.randn(8, 32),))
+
+    status, parity, _ = judged(with_fault(right), work, Mode.INFERENCE)
+    assert status is Status.CANNOT_JUDGE
+    assert "when its operations round differently" in parity.unjudged
+    assert "a run of noisy eager fails: they must be equal" in capsys.readouterr().out
