@@ -44,7 +44,7 @@ class ShapeStream:
         self.job = replace(job, case=largest_case(job.case, self._spec, seed))
         self.done: Stream | None = None
         self._announce = announce
-        self._build = build or load_suite(job.case.suite).build
+        self._build: Build = build or (lambda case: load_suite(case.suite).build(case))
         self._bench: Workbench
         self._workloads: dict[int, Workload] = {}
         self._variants: dict[int, Variant] = {}

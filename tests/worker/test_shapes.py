@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.failures import JobFailed
 from harness.loading.sizes import batches
 from harness.protocol import CACHES, LIBRARY
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Status, Stream
@@ -66,6 +67,17 @@ def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
 def test_dynamic_shapes_compile_once_or_twice(strategy: str, compiled: tuple[int, ...]) -> None:
     done = streamed(session("batch=3,4,5,6,7", strategy))
     assert (done.compiled, done.eager) == (compiled, ())
+
+
+def test_a_suite_that_cannot_be_imported_fails_in_the_call_that_builds(tmp_path: Path) -> None:
+    suite = tmp_path / "lacking.py"
+    suite.write_text("import no_such_library\n")
+    options, extras = CompilerOptions(strategy="dynamic"), Extras(shapes="batch=3,4")
+    job = make_job(mode=Mode.INFERENCE, suite=str(suite), options=options, extras=extras)
+    opened = Session(job, silent)  # outside of the calls, whose errors are answered
+    with pytest.raises(JobFailed, match="no_such_library") as caught:
+        opened.open()
+    assert caught.value.status is Status.MODEL_FAIL_TO_LOAD
 
 
 def test_a_stream_runs_without_the_check_of_parity() -> None:
