@@ -246,7 +246,8 @@ class _Streams(Device):
 
     def allocator_counts(self) -> dict[str, int]:
         names = {"allocator_retries": "num_alloc_retries", "device_allocations": "num_device_alloc"}
-        stats = self._module().memory_stats(self.torch_device())
+        read = getattr(self._module(), "memory_stats", None)  # torch before 2.6 has none for XPU
+        stats = {} if read is None else read(self.torch_device())
         return {name: int(stats[key]) for name, key in names.items() if key in stats}
 
     def cache_bytes(self) -> int | None:
@@ -366,6 +367,16 @@ class Mps(Device):
 
     def synchronize(self) -> None:
         self._module().synchronize()
+
+    def generator_state(self) -> torch.Tensor | None:
+        state: torch.Tensor = self._module().get_rng_state()
+        return state
+
+    def remember(self) -> Callable[[], None]:
+        if not self.count():
+            return lambda: None
+        module, state = self._module(), self.generator_state()
+        return lambda: module.set_rng_state(state)
 
 
 KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)

@@ -116,18 +116,29 @@ def test_a_kind_that_is_not_there_is_named(fake: Fake) -> None:
 def test_apples_device_has_calls_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     module = SimpleNamespace(
-        synchronize=lambda: calls.append("wait"), empty_cache=lambda: calls.append("empty")
+        synchronize=lambda: calls.append("wait"),
+        empty_cache=lambda: calls.append("empty"),
+        get_rng_state=lambda: torch.ones(2),
+        set_rng_state=lambda state: calls.append(f"generator {state.tolist()}"),
     )
     monkeypatch.setattr(devices.Mps, "_module", lambda _: module)
     devices.named("mps").synchronize()
     devices.named("mps").empty_cache()
     assert calls == ["wait", "empty"]
+    assert known(devices.named("mps").generator_state()).tolist() == [1.0, 1.0]
+    for there, left in ((0, 2), (1, 3)):
+        monkeypatch.setattr(devices.Mps, "count", lambda _, there=there: there)
+        devices.named("mps").remember()()
+        assert len(calls) == left
+    assert calls[2] == "generator [1.0, 1.0]"
 
 
 def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
     device = devices.named("cuda:1")
     assert device.pool_bytes() == 320
     assert device.allocator_counts() == {"allocator_retries": 3}  # this torch does not count the others
+    vars(fake).pop("memory_stats")
+    assert devices.named("xpu:1").allocator_counts() == {}  # torch before 2.6
     device.empty_cache()
     assert fake.calls == ["empty"]
     assert device.cache_bytes() == 50 << 20
