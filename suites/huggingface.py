@@ -201,8 +201,9 @@ def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:
         raise ValueError(f"--pretrained: no published weights are known for {case.name}")
     if case.scale != "full":
         raise ValueError(f"--pretrained: published weights fit {case.name} at full scale only")
+    dtype = "dtype" if hasattr(config, "dtype") else "torch_dtype"  # before transformers 4.56
     try:
-        return cls.from_pretrained(entry.checkpoint, config=config, dtype=torch.float32)
+        return cls.from_pretrained(entry.checkpoint, config=config, **{dtype: torch.float32})
     except OSError as error:
         reason = str(error).strip().split("\n", 1)[0]
         raise OSError(f"--pretrained: cannot load {entry.checkpoint} (no network?): {reason}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -17,7 +18,7 @@ from suites import huggingface
 from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import own_loss
 from suites.models.huggingface_names import model_class, model_class_names
-from tests.factories import sampled
+from tests.factories import make_job, sampled
 from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
@@ -154,3 +155,13 @@ def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> No
     sentence = r"^--pretrained: cannot load distilbert/distilgpt2 \(no network\?\): no route$"
     with pytest.raises(OSError, match=sentence):
         on_meta("DistillGPT2", "full", pretrained=True)
+
+
+@pytest.mark.parametrize(("config", "name"), [({"dtype": None}, "dtype"), ({}, "torch_dtype")])
+def test_published_weights_are_loaded_in_float32_by_an_old_library_too(
+    config: dict[str, object], name: str
+) -> None:
+    entry = huggingface.Entry(model_class="Any", published_batch=1, checkpoint="a/b")
+    loaded, given = Mock(), SimpleNamespace(**config)
+    huggingface._load(loaded, given, entry, make_job(scale="full").case)
+    loaded.from_pretrained.assert_called_once_with("a/b", config=given, **{name: torch.float32})
