@@ -78,8 +78,11 @@ def heat(
             while time.perf_counter() - start < EVERY_S:
                 step()
                 synchronize()
-        if read is not None:
-            readings.append(read())
+        try:
+            readings += [read()] if read is not None else []
+        except Exception as error:  # of a card or a driver that does not tell, or no longer
+            print(f"no readings while heating: {type(error).__name__}: {error}", flush=True)
+            read = None
         spent_s = time.perf_counter() - began
         enough = spent_s >= LEAST_S and (read is None or _settled(readings))
         if enough or spent_s >= MOST_S:

@@ -314,11 +314,6 @@ class Session:
             return {}
         gpu = gpu_of(self._device)
         read = None if gpu is None else lambda: (float(gpu.clock_mhz()), gpu.power_w())
-        try:
-            _ = read and read()
-        except Exception as error:  # of a card or a driver that does not tell
-            print(f"no readings while heating: {type(error).__name__}: {error}", flush=True)
-            read = None
         steps = {name: variant.step for name, variant in self._variants.items()}
         return {"heated_s": heat(steps, self._bench.synchronize, read, partial(self._say, "warm up"))}
 

@@ -24,6 +24,7 @@ from harness.metrics.energy import per_step_j
 from harness.precision import precision
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Mode, Status
+from harness.timing import warm_up
 from harness.timing.measure import STREAM
 from harness.timing.workbench import Workbench
 from harness.worker import session as sessions
@@ -301,6 +302,18 @@ def test_rounds_begin_when_clock_and_power_have_settled(
     assert "throttled_rounds" not in metrics[""]
     clocks = [float(metrics[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "hungry")]
     assert clocks[0] > clocks[1] > 800
+
+
+@pytest.mark.parametrize("told", [0, 2])
+def test_a_card_that_tells_nothing_or_no_longer_is_heated_without_readings(
+    monkeypatch: pytest.MonkeyPatch, told: int
+) -> None:
+    monkeypatch.setattr(warm_up, "LEAST_S", 0.01)
+    monkeypatch.setattr(warm_up, "EVERY_S", 0.001)
+    monkeypatch.setattr(warm_up, "MOST_S", 60.0)  # of readings that never settle
+    left = [(1000.0 * n, 1.0) for n in range(told)]
+    assert warm_up.heat({"fast": lambda: None}, lambda: None, left.pop, lambda _: None) < 60.0
+    assert left == []
 
 
 def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -> None:
