@@ -132,9 +132,11 @@ def remarks(
 ) -> tuple[str, ...]:
     """Sentences on differences between the user's model and the measured model.
 
-    ``ValueError`` with a sentence for a model that cannot be measured: a tensor on the device meta, or
-    weights of a lower precision than the job's.
+    ``ValueError`` with a sentence for a model that cannot be measured: a tensor on the device meta, weights
+    of a lower precision than the job's, or an autocast that torch turns off.
     """
+    if not getattr(precision.context(device.type), "_enabled", True):  # torch to 2.2: float16 on a CPU
+        raise ValueError(f"torch {torch.__version__} has no {precision.name} on {device.type}: it is float32")
     inputs = _inputs(workload)
     targets = list(named_tensors(workload.target, "target"))
     weights = [*workload.module.named_parameters(), *workload.module.named_buffers()]

@@ -5,6 +5,7 @@ import pickle
 import types
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from harness.schema import Protocol, Record, Status
 from harness.workload import Workload
 from runner.errors import UsageError
 from tests.factories import known, sampled
-from tests.worker.planted import Of
+from tests.worker.planted import CPU, Of
 from torchduet import compare
 
 CHECK = Protocol(performance=False)
@@ -241,6 +242,16 @@ def test_a_model_in_another_precision_than_asked_for_is_said() -> None:
     assert half.status is Status.PASS
     double = record_of(nn.Linear(8, 4).double(), torch.randn(6, 8).double())
     assert remarks(double) == ("the model is float64, which float32 does not cast: it is measured so",)
+
+
+def test_an_autocast_that_torch_turns_off_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch warns, and the step would be one in float32. To 2.2 it has no float16 on a CPU."""
+    work, kind = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),)), precision("amp_float16", "cpu")
+    assert given.remarks(work, CPU, kind, training=False) == ()
+    monkeypatch.setattr(torch, "autocast", partial(torch.autocast, enabled=False))
+    with pytest.raises(ValueError, match="has no amp_float16 on cpu: it is float32"):
+        given.remarks(work, CPU, kind, training=False)
+    assert given.remarks(work, CPU, precision("float32", "cpu"), training=False) == ()
 
 
 def test_a_backward_without_gradients_that_can_be_compared_is_no_pass() -> None:
