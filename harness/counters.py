@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,6 +93,16 @@ def _explanation(text: str) -> str:
     lines = [line.strip() for line in str(text).splitlines() if line.strip()] or [""]
     told = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     return (told or lines)[0].removesuffix(".")
+
+
+def forget_sizes() -> None:
+    """Dynamo forgets which sizes and numbers have changed between calls. Call it before each candidate.
+
+    It keeps them by file and line: what changed in one candidate would be dynamic in the next one at once.
+    """
+    reset = getattr(sys.modules.get("torch._dynamo.pgo"), "reset_code_state", None)  # from torch 2.6
+    if reset is not None:
+        reset()
 
 
 def cudagraph_skips() -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from harness.backends import load_backend
-from harness.counters import watching_breaks
+from harness.counters import forget_sizes, watching_breaks
 from harness.devices import of
 from harness.failures import JobFailed, attempting, describe_failure, log_traceback
 from harness.hardware.nvml import gpu_of
@@ -157,6 +157,7 @@ class Session:
         self._place_baseline()
         self._copied_before -= 1
         self._say("compile", candidate)
+        forget_sizes()
         breaks = watching_breaks()
         with attempting("compile", Status.FAIL_TO_RUN):
             variant, compiled, calls, numbers = self._compile(candidate)

@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import nn
 
+from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.program import Compiled, Program
 from harness.schema import BASELINE, Mode, Status
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
@@ -150,6 +152,59 @@ def test_runs_of_eager_that_differ(step: float, status: Status) -> None:
     outcome, parity, _, _ = ready.prepare("eager")
     assert outcome is status
     assert known(parity).eager_bit_equal is (step == 0.0)
+
+
+class Tokens:
+    """A prompt of 4 tokens, and then 1."""
+
+    def __call__(
+        self, call: Any, module: Any, args: tuple[Any, ...], lap: Callable[[], None], forced: Any
+    ) -> Any:
+        first = call(*args)
+        lap()
+        return {"tokens": torch.ones(2, 2, dtype=torch.int64), "logits": first + call(args[0][:, -1:])}
+
+
+@pytest.mark.parametrize("generates", [True, False])
+def test_sizes_that_changed_in_one_candidate_are_not_dynamic_in_the_next(*, generates: bool) -> None:
+    """Dynamo keeps them by file and line, and all candidates have the same files."""
+    dynamic: dict[str, list[Any]] = {"first": [], "second": []}
+
+    def noting(name: str) -> Callable[[Program], Compiled]:
+        def compile_graph(graph: torch.fx.GraphModule, _: list[Any]) -> Any:
+            given = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
+            tensors = (value for value in given if isinstance(value, torch.Tensor))
+            dynamic[name].append([[isinstance(n, torch.SymInt) for n in t.shape] for t in tensors])
+            return graph.forward
+
+        return lambda program: compile_with_dynamo(program, compile_graph)
+
+    def parted(x: torch.Tensor, part: nn.Module) -> Any:
+        return part(x).sum() + part(x[:, :3]).sum()
+
+    if generates:
+        linear = Of(lambda x, linear: linear(x.unsqueeze(-1)).sum(1), nn.Linear(1, 4))
+        work = Workload(module=linear, args=(torch.ones(2, 4),), drive=Tokens())
+    else:
+        work = Workload(module=Of(parted, Broken(4, 4)), args=(torch.ones(2, 4),))
+    ready = opened(
+        lambda: work,
+        Mode.GENERATE if generates else Mode.INFERENCE,
+        compilers={name: noting(name) for name in dynamic},
+        accuracy=False,
+    )
+    for name in dynamic:
+        ready.prepare(name)
+    assert dynamic["first"] == dynamic["second"] != []
+
+
+class Broken(nn.Linear):
+    """Dynamo compiles its forward by itself, in two parts."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled = x * self.weight[0, 0]
+        torch._dynamo.graph_break()
+        return scaled + 1
 
 
 # -- rounds --------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from harness.backends import load_backend
+from harness.counters import forget_sizes
 from harness.devices import of, type_of
 from harness.failures import JobFailed, exit_name, line_of, log_traceback
 from harness.hardware.cpus import usable_cpus
@@ -208,6 +209,7 @@ class Member:
         self._bench.loss_scale = loss_scale
         variant = self._variants[key] = self._bench.parallel(candidate, key, unused=unused)
         if candidate:
+            forget_sizes()
             source = self._job.own_compilers.get(candidate, "")
             backend = self._compilers.get(candidate) or load_backend(candidate, source)
             with self._bench.precision.surroundings():
