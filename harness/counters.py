@@ -129,15 +129,28 @@ def latest_cudagraph_skip() -> str:
     return next((" ".join(str(why).split()) for why in reversed(reasons) if why), "")
 
 
-def snapshot() -> dict[str, int]:
-    """The counters of the columns of PyTorch's harness, and hits and misses of the compile caches."""
-    breaks = _counter("graph_break")
+def growing() -> Callable[[], dict[str, Scalar]]:
+    """A function that returns how the counters have grown since now.
+
+    Of the columns of PyTorch's harness, and hits and misses of the compile caches.
+    """
+    counts, breaks = _counts(), {**_counter("graph_break")}
+
+    def growth() -> dict[str, Scalar]:
+        grown: dict[str, Scalar] = {name: count - counts[name] for name, count in _counts().items()}
+        # a reason that an earlier candidate has had counts as well
+        now = _counter("graph_break").items()
+        return {**grown, "unique_graph_breaks": sum(count > breaks.get(reason, 0) for reason, count in now)}
+
+    return growth
+
+
+def _counts() -> dict[str, int]:
     return {
         "calls_captured": _read("stats", "calls_captured"),
         "unique_graphs": _read("stats", "unique_graphs"),
-        "graph_breaks": sum(breaks.values()),
+        "graph_breaks": sum(_counter("graph_break").values()),
         "eager_fallbacks": frames_given_up(),
-        "unique_graph_breaks": len(breaks),
         "autograd_captures": _read("compiled_autograd", "captures"),
         "autograd_compiles": _read("compiled_autograd", "compiles"),
         "cudagraph_skips": cudagraph_skips(),
@@ -148,10 +161,6 @@ def snapshot() -> dict[str, int]:
         "compile_cache_misses": _read("inductor", "fxgraph_cache_miss")
         + _read("aot_autograd", "autograd_cache_miss"),
     }
-
-
-def growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, Scalar]:
-    return {name: after[name] - before[name] for name in after}
 
 
 def _dynamo(name: str) -> Any:

@@ -66,7 +66,7 @@ METRICS = declared_beside(__file__)
 def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     pool_bytes, held = of(device).pool_bytes, of(device).begin_peak()
     known = len(generated())
-    pools, counts, compiled, cpu_s = pool_bytes(), counters.snapshot(), counters.compilations(), processor_s()
+    pools, growth, compiled, cpu_s = pool_bytes(), counters.growing(), counters.compilations(), processor_s()
     waited_s = waiting_s()
     ended = begin_peak()
     with counters.keeping_compilations(), counting() as instructions:
@@ -82,14 +82,14 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         numbers["huge_pages_bytes"] = 1024 * int(huge[1])
     numbers |= {"compile_instructions": executed} if executed is not None else {}
     numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes(ended)) is not None else {}
-    numbers.update(counters.growth(counts, counters.snapshot()))
+    numbers.update(growth())
     after = pool_bytes()
     if after is not None:  # else this kind of device has no such pools
-        growth = None if pools is None else grown(pools, after)
+        kept = None if pools is None else grown(pools, after)
         peak = of(device).peak_bytes()
-        if growth is not None and held is not None and peak is not None:
-            growth = min(growth, peak - held)
-        numbers["cudagraph_pool_bytes"] = growth
+        if kept is not None and held is not None and peak is not None:
+            kept = min(kept, peak - held)
+        numbers["cudagraph_pool_bytes"] = kept
     if not compilations:
         return
     for name, source in TIMED_PHASES.items():
