@@ -98,9 +98,17 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
 
 
 def generated() -> list[str]:
-    """The digests of the modules of inductor's code that this process has loaded."""
+    """The digests of the modules of inductor's code that this process has loaded: a module is a graph.
+
+    Those of Triton's kernels, whose code the graph's has, too, are loaded once for all candidates.
+    """
     cache = getattr(sys.modules.get("torch._inductor.codecache"), "PyCodeCache", None)
-    return [str(getattr(module, "key", module.__name__)) for module in getattr(cache, "modules", ())]
+    graphs = [
+        module
+        for module in getattr(cache, "modules", ())
+        if hasattr(module, "call") and not hasattr(module, "benchmark_all_configs")
+    ]
+    return [str(getattr(module, "key", module.__name__)) for module in graphs]
 
 
 def grown(before: int, after: int) -> int | None:

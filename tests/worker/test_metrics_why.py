@@ -1,5 +1,6 @@
 """Explanations, traces, disturbances; and that no metric runs inside a timed sample, or costs a result."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -111,6 +112,23 @@ def test_the_numbers_are_of_all_graphs_however_few_torch_keeps() -> None:
         assert len(counters.compilations()) == 2
     finally:
         torch._dynamo.utils.set_compilation_metrics_limit(known(kept))
+
+
+def test_the_digest_of_code_does_not_depend_on_what_another_candidate_has_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Triton kernel is a module of its own, which a second graph with its code does not load again."""
+    codecache: Any = importlib.import_module("torch._inductor.codecache")
+    monkeypatch.setattr(codecache.PyCodeCache, "modules", [])
+    kernel, tried = SimpleNamespace(key="k"), SimpleNamespace(key="t", call=None, benchmark_all_configs=None)
+    graph = SimpleNamespace(key="g", call=None)
+    digests = []
+    for loaded in ([kernel, tried, graph], [graph], [kernel]):
+        with observing("compile", CPU) as numbers:
+            codecache.PyCodeCache.modules.extend(loaded)
+        digests.append(numbers.get("generated_code"))
+    assert digests[0] == digests[1] is not None
+    assert digests[2] is None
 
 
 def test_without_being_asked_there_is_no_text() -> None:
