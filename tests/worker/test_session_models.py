@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 import types
@@ -179,16 +180,12 @@ def test_sizes_that_changed_in_one_candidate_are_not_dynamic_in_the_next(*, gene
 
         return lambda program: compile_with_dynamo(program, compile_graph)
 
-    def parted(x: torch.Tensor, part: nn.Module) -> Any:
-        return part(x).sum() + part(x[:, :3]).sum()
-
-    if generates:
+    def generating() -> Workload:
         linear = Of(lambda x, linear: linear(x.unsqueeze(-1)).sum(1), nn.Linear(1, 4))
-        work = Workload(module=linear, args=(torch.ones(2, 4),), drive=Tokens())
-    else:
-        work = Workload(module=Of(parted, Broken(4, 4)), args=(torch.ones(2, 4),))
+        return Workload(module=linear, args=(torch.ones(2, 4),), drive=Tokens())
+
     ready = opened(
-        lambda: work,
+        generating if generates else parted,
         Mode.GENERATE if generates else Mode.INFERENCE,
         compilers={name: noting(name) for name in dynamic},
         accuracy=False,
@@ -205,6 +202,29 @@ class Broken(nn.Linear):
         scaled = x * self.weight[0, 0]
         torch._dynamo.graph_break()
         return scaled + 1
+
+
+def parted() -> Workload:
+    def forward(x: torch.Tensor, part: nn.Module) -> Any:
+        return part(x).sum() + part(x[:, :3]).sum()
+
+    return Workload(module=Of(forward, Broken(4, 4)), args=(torch.ones(2, 4),))
+
+
+@pytest.mark.skipif(
+    "isolate_recompiles" not in inspect.signature(torch.compile).parameters, reason="torch 2.13 has it"
+)
+def test_candidates_do_not_use_up_each_others_limit_of_recompilations() -> None:
+    """Past it, the parts of a model whose graph breaks would run in eager for the later ones."""
+
+    def compiler(program: Program) -> Compiled:
+        return compile_with_dynamo(program, lambda graph, _: graph.forward)
+
+    names = ("first", "second", "third")
+    with torch._dynamo.config.patch(recompile_limit=2):
+        ready = opened(parted, Mode.INFERENCE, compilers=dict.fromkeys(names, compiler), accuracy=False)
+        numbers = [ready.prepare(name)[2] for name in names]
+    assert len({(of["unique_graphs"], of["eager_fallbacks"]) for of in numbers}) == 1
 
 
 # -- rounds --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.metadata
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -40,8 +41,12 @@ def compile_with_dynamo(
     graphs = counting_graphs((*((STEP,) if whole else ()), eager.__name__), program.loss)
     given, notes = dynamo_options(program, name or str(backend), takes)
 
+    # candidates share the code of the model's parts, and else a limit of recompilations, too (torch 2.13)
+    isolates = "isolate_recompiles" in inspect.signature(torch.compile).parameters
+    own: dict[str, Any] = {"isolate_recompiles": True} if isolates else {}
+
     def compile_it(function: Any) -> Any:
-        return torch.compile(function, backend=backend, **given, **options)
+        return torch.compile(function, backend=backend, **given, **options, **own)
 
     return Compiled(
         forward=eager if whole else compile_it(eager),
