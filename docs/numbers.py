@@ -418,6 +418,8 @@ def lines() -> dict[str, list[str]]:
     whole = Numbers(in_suite(WHOLE_NAME, of_float32))
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
     avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, by_folder[XEON]))
+    counts = xeon.counts(xeon.groups["inductor", WHOLE_NAME, "training"])
+    on_xeon = f"({sum(counts)} at random: {'/'.join(map(str, counts))})"
     (calibration,), (calibration_whole,) = (
         calibrated([*records_below(folder)]) for folder in (CALIBRATION, WHOLE_CALIBRATION)
     )
@@ -427,7 +429,7 @@ def lines() -> dict[str, list[str]]:
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
     again = load_file(VERDICTS / "again.py").rows
-    again_rows = [[*again(by_folder[first], records_below(second))] for first, second in AGAIN]
+    again_rows = [[*again(records_below(first), records_below(second))] for first, second in AGAIN]
     z_inference, z_training, z_new, z_xeon = (rows[-1].split()[-1] for rows in again_rows)
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
@@ -450,6 +452,7 @@ def lines() -> dict[str, list[str]]:
             *whole_explained(explanations, whole, bfloat16),
             f"standard deviation of z {z_inference} in inference, {z_training} in training, and {z_new}",
             f"an hour apart, by `--processes=auto`: {z_xeon}",
+            on_xeon,
             count,
             in_several_processes(of_float32),
             made_with([*of_float32, *further, *of_bfloat16]),

@@ -27,7 +27,7 @@ AGAIN = (
     (AVX2, VERDICTS / "whole-again"),
     (FLOAT32, VERDICTS / "whole-again-training"),
     (FLOAT32, VERDICTS / "whole-again-new"),
-    (XEON, VERDICTS / "whole-training-xeon-again"),
+    (XEON / "ten", VERDICTS / "whole-training-xeon-again"),
 )
 """Two runs of the same ten models each: in inference, then three times in training."""
 CALIBRATION, WHOLE_CALIBRATION = VERDICTS / "calibrate", VERDICTS / "calibrate-two"
