@@ -21,7 +21,15 @@ from tests.command_line import config_of_words, ran
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whole run: two models, the control and a compiler, training."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    done = run_into(folder, "--training", f"--suites={TOYS}", "-x=deep", "--compilers=eager,aot_eager", "-n6")
+    words = (
+        "--training",
+        f"--suites={TOYS}",
+        "-x=deep",
+        "--compilers=eager,aot_eager",
+        "-n6",
+        "--processes=1",
+    )
+    done = run_into(folder, *words)
     assert "Geometric mean speedup" in done.stdout
     assert "linear" in done.stdout
     return folder

@@ -120,8 +120,8 @@ def test_the_digest_of_code_does_not_depend_on_what_another_candidate_has_loaded
     """A Triton kernel is a module of its own, which a second graph with its code does not load again."""
     codecache: Any = importlib.import_module("torch._inductor.codecache")
     monkeypatch.setattr(codecache.PyCodeCache, "modules", [])
-    kernel, tried = SimpleNamespace(key="k"), SimpleNamespace(key="t", call=None, benchmark_all_configs=None)
-    graph = SimpleNamespace(key="g", call=None)
+    kernel, tried, graph = (SimpleNamespace(__name__=key, key=key) for key in "ktg")
+    tried.call = tried.benchmark_all_configs = graph.call = None
     digests = []
     for loaded in ([kernel, tried, graph], [graph], [kernel]):
         with observing("compile", CPU) as numbers:
