@@ -185,8 +185,8 @@ class Seat:
             self._ends(State.TIMED)
 
     def asks_to_be_alone(self) -> bool:
-        """Whether other jobs held memory, too. If so, the next ``preparing`` waits until it is alone."""
-        if self.state is State.ALONE or not self._gate.open_beside(self):
+        """Whether others hold memory or prepared beside it. Then the next ``preparing`` waits to be alone."""
+        if self.state is State.ALONE or not (self.beside or self._gate.open_beside(self)):
             return False
         self._gate.enter(self, State.MUST_BE_ALONE)
         return True

@@ -177,6 +177,17 @@ def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() 
     assert len(world.timed) == len(JOBS)
 
 
+def test_a_neighbor_that_has_ended_since_counts_too() -> None:
+    """It may have held the memory for which this job was killed."""
+    gate = DeviceGate(ahead=2)
+    first, second = gate.seat(), gate.seat(1)
+    for seat in (first, second):
+        gate.enter(seat, State.PREPARES)
+    second.end_job()
+    assert first.asks_to_be_alone()
+    assert not DeviceGate(ahead=2).seat().asks_to_be_alone()
+
+
 def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
     abandoned = threading.Event()
 
