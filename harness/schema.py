@@ -32,6 +32,9 @@ BASELINE = "baseline"
 WHOLE = ""
 """The key of the whole job's metrics in a dict of metrics by variant."""
 
+STOPPED = "stopped"
+"""In ``rounds_ended``: Ctrl-C came first. ``--resume`` measures the result again."""
+
 BREAKS_ON_OTHER_DATA = "BreaksOnOtherData"
 """The kind of the failure of a device that breaks where eager runs on other data than the model's own."""
 

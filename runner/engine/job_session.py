@@ -16,6 +16,7 @@ from pathlib import Path
 from harness.schema import (
     BASELINE,
     BREAKS_ON_OTHER_DATA,
+    STOPPED,
     Failure,
     Job,
     ModelFacts,
@@ -32,7 +33,7 @@ from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds
 from runner.engine.replies import Measured
-from runner.engine.stopping import STOPPED, Decision, decide
+from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate

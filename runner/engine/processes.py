@@ -31,6 +31,7 @@ from harness.schema import (
     COLD,
     EAGER_START,
     PACKAGE,
+    STOPPED,
     WARM,
     Compilation,
     Failure,
@@ -90,8 +91,9 @@ def _kept(measure: Measure, folder: Path) -> Measure:
         yield from (record for record in records if record.candidate in candidates)
         left = tuple(name for name in candidates if name not in {record.candidate for record in records})
         for record in measure(job, left) if left else ():
-            folder.mkdir(parents=True, exist_ok=True)  # a model may have removed it
-            append_record(path, record)
+            if record.rounds_ended != STOPPED:
+                folder.mkdir(parents=True, exist_ok=True)  # a model may have removed it
+                append_record(path, record)
             yield record
 
     return measured
@@ -226,6 +228,7 @@ def _joined(records: Sequence[Record], processes: int, *, stopped: bool) -> Reco
         samples=joined_samples(samples) if len(samples) > 1 or processes != AUTO else samples[0],
         notes=tuple(notes),
         ended=records[-1].ended,
+        rounds_ended=STOPPED if stopped else records[0].rounds_ended,
     )
 
 

@@ -40,13 +40,12 @@ CLEAR = 3.0  # a verdict is clear if it still holds with the interval widened so
 CLOSED = 1.5  # a closed verdict's margin, because the interval is tested after every batch
 WIDEST = 5.0  # times --ci-width: the widest interval with which a clear verdict ends a job
 
-# why measuring ended, as records keep it in ``rounds_ended``
+# why measuring ended, as records keep it in ``rounds_ended``; also ``harness.schema.STOPPED``
 FIXED_COUNT = "fixed count"
 PRECISE = "precise"
 CLEAR_VERDICT = "clear verdict"
 MOST_ROUNDS = "most rounds"
 OUT_OF_TIME = "out of time"
-STOPPED = "stopped"
 NEEDS_PROCESSES = "needs processes"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.codec import from_json, to_json
-from harness.schema import SCHEMA_VERSION, Record
+from harness.schema import SCHEMA_VERSION, STOPPED, Record
 from runner.labels import counted, plain, reason
 
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
@@ -72,7 +72,7 @@ def end_last_line(path: Path) -> str | None:
 
 
 def read_records(path: Path) -> Records:
-    """Every readable record. If a (job, candidate) has two, the first counts."""
+    """Every readable record. If a (job, candidate) has two, the first counts that was not ``STOPPED``."""
     records: dict[tuple[str, str], Record] = {}
     damage: list[str] = []
     unused = 0
@@ -83,7 +83,10 @@ def read_records(path: Path) -> Records:
         why = ""
         try:
             record = _parse(line)
-            if records.setdefault((record.job.key, record.candidate), record) is not record:
+            key = record.job.key, record.candidate
+            if key not in records or records[key].rounds_ended == STOPPED:
+                records[key] = record
+            else:
                 why = f"repeats {reason(record.candidate)} of {record.job.key}; the first counts"
         except ValueError as error:
             why = f"is damaged ({reason(error)}); the other records are used"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import BASELINE, WHOLE, Failure, Job, Protocol, Record, Status
+from harness.schema import BASELINE, STOPPED, WHOLE, Failure, Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.engine import JobContext, Place
@@ -118,7 +118,12 @@ def run(
 ) -> list[Record]:
     batch = {"batch_size": batch_size, "published_batch_size": batch_size}
     job = make_job(
-        "m", suite="s", skip=skip, candidates=candidates, protocol=Protocol(repeat=6, **protocol), **batch
+        "m",
+        suite="s",
+        skip=skip,
+        candidates=candidates,
+        protocol=Protocol(**{"repeat": 6, **protocol}),
+        **batch,
     )
     ticks = iter(range(1_000_000))
     script.now = lambda: float(next(ticks))
@@ -283,9 +288,10 @@ def test_accuracy_only_measures_nothing() -> None:
 
 def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:
     script = Script()
-    records = run(script, stop=lambda: "measure" in {name for _, name in script.calls})
+    records = run(script, stop=lambda: "measure" in {name for _, name in script.calls}, repeat=60)
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
-    assert all(r.samples is not None for r in records)
+    assert {len(known(r.samples).baseline_s) for r in records} == {20}  # a batch
+    assert {r.rounds_ended for r in records} == {STOPPED}
 
 
 # -- memory and skips ------------------------------------------------------------------------

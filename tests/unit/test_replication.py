@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import Extras, Failure, Job, Protocol, Record, Status
+from harness.schema import STOPPED, Extras, Failure, Job, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine.processes import joined_samples, with_processes
@@ -208,7 +208,19 @@ def test_a_verdict_that_is_open_because_the_run_was_stopped_says_so() -> None:
     records = Run(AUTO, closed, most=2).records
     assert records["a"].notes == ()
     assert records["b"].notes == ("stopped after 2 of the processes that its verdict needs",)
+    assert [records[name].rounds_ended for name in "ab"] == ["", STOPPED]
     assert Run(AUTO, closed).records["b"].notes == ()
+
+
+def test_rounds_that_were_cut_short_are_no_process_of_a_resumed_run(tmp_path: Path) -> None:
+    def cut(job: Job, candidate: str, number: int) -> Record:
+        record = closed(job, candidate, number)
+        return replace(record, rounds_ended=STOPPED) if (number, candidate) == (2, "b") else record
+
+    assert Run(AUTO, cut, most=2, folder=tmp_path).records["b"].rounds_ended == STOPPED
+    resumed = Run(AUTO, closed, folder=tmp_path)
+    assert resumed.asked[0] == ("b",)
+    assert resumed.jobs[0].protocol.process == 1
 
 
 def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:

@@ -4,12 +4,13 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.codec import to_json
-from harness.schema import SCHEMA_VERSION, Environment, Extras, Job, Protocol, Record, Status
+from harness.schema import SCHEMA_VERSION, STOPPED, Environment, Extras, Job, Protocol, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.store.record_file import append_record, read_records
@@ -223,6 +224,15 @@ def test_a_line_cut_anywhere_is_named_and_costs_no_other(path: Path, cut: int) -
     assert [r.candidate for r in content.records] == ["a", "b"]
     (damage,) = content.damage
     assert "line 2 is damaged" in damage
+
+
+def test_a_result_that_was_stopped_is_measured_again_and_then_replaced(path: Path) -> None:
+    whole, cut = record("a"), replace(record("a"), rounds_ended=STOPPED)
+    for result in (cut, cut, whole, whole):
+        append_record(path, result)
+    content = read_records(path)
+    assert content.records == (whole,)
+    assert content.unused == 1  # the second whole one
 
 
 def test_a_record_of_a_newer_format_is_refused(path: Path) -> None:
