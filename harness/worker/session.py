@@ -368,8 +368,7 @@ class Session:
                 variant.release()
                 if several:
                     with watch:
-                        variant.step()
-                        self._bench.synchronize()
+                        self._bench.call_times(variant, 1)
                     variant.release()
             except Exception as error:
                 log_traceback()
