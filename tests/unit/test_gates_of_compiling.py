@@ -12,12 +12,13 @@ from harness.schema import Extras, Record, Status
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.errors import UsageError
+from runner.plan.config import RunConfig
 from runner.runs.compare.accepted import Accepted, accepted_in, without_accepted
 from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_result
-from tests.command_line import refused
+from tests.command_line import config_of_words, refused
 from tests.factories import compiled_cold, known, make_environments, make_job, make_record, with_samples
 from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_environments_compare import records
@@ -89,15 +90,20 @@ def test_without_two_compilations_a_side_the_gate_does_not_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "sentence"),
+    ("word", "words", "sentence"),
     [
-        ("regression", "--fail-on: regression needs two runs (--compare); a run has compile, memory, "),
-        ("compile:10%", "--fail-on: compile compares environments of a run, compiled several times; add"),
+        ("regression", "", "--fail-on: regression needs two runs (--compare); a run has compile, memory, "),
+        (
+            "compile:10%",
+            "--compile-runs=2",
+            "compile compares environments of a run, compiled several times; ",
+        ),
+        ("memory", "--accuracy", "memory is measured in timed steps; leave --accuracy out"),
     ],
 )
-def test_a_gate_that_a_run_cannot_answer_is_refused_at_the_door(word: str, sentence: str) -> None:
+def test_a_gate_that_a_run_cannot_answer_is_refused_at_the_door(word: str, words: str, sentence: str) -> None:
     with refused(sentence):
-        gates_of_run([word], environments=False, compile_runs=True)
+        gates_of_run([word], config_of_words(["--training", *words.split()]))
 
 
 # -- accepted changes ------------------------------------------------------------------------------
@@ -135,7 +141,7 @@ def test_an_accepted_change_passes_until_its_date(tmp_path: Path, expires: str, 
 @pytest.mark.parametrize("words", ["memory:10%", "recompiles"])
 def test_a_gate_of_a_run_without_its_data_is_refused(words: str) -> None:
     record = make_record(make_job())
-    (gate,) = gates_of_run([words], environments=False, compile_runs=False)
+    (gate,) = gates_of_run([words], RunConfig())
     with pytest.raises(UsageError, match="no result that passed has the data for this gate"):
         run_result(summarize([replace(record, metrics={})]), gate)
 

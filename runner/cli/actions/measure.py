@@ -59,9 +59,7 @@ def parse(given: Given) -> MeasureRequest:
         from runner.runs.compare.accepted import accepted_in
         from runner.runs.compare.of_run import gates_of_run
 
-        asked = listed(FAIL_ON.long, given[FAIL_ON.key])
-        several, runs = len(request.config.environments) > 1, request.config.extras.compile_runs > 1
-        gates = gates_of_run(asked, environments=several, compile_runs=runs)
+        gates = gates_of_run(listed(FAIL_ON.long, given[FAIL_ON.key]), request.config)
         accepted = accepted_in(Path(given[ACCEPT.key])) if ACCEPT.key in given else ()
         return replace(request, gates=gates, accepted=accepted)
     where, folder = read(Where(), given), Path(given[RESUME.key])

@@ -12,19 +12,22 @@ from runner.analysis.environments import is_compiled
 from runner.analysis.estimate import Limits
 from runner.errors import UsageError
 from runner.labels import where
+from runner.plan.config import RunConfig
 from runner.plan.environments.plan import split_candidate
 from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, gates_asked
 
 KINDS = ("compile", "memory", *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse))
 
 
-def gates_of_run(words: Sequence[str], *, environments: bool, compile_runs: bool) -> tuple[Gate, ...]:
+def gates_of_run(words: Sequence[str], config: RunConfig) -> tuple[Gate, ...]:
     """``UsageError`` for a gate that this run cannot answer."""
-    gates = gates_asked(words)
+    gates, compares = gates_asked(words), len(config.environments) > 1 and config.extras.compile_runs > 1
     for gate in gates:
         if gate.kind not in KINDS:
             raise UsageError(f"{FLAG}: {gate.kind} needs two runs (--compare); a run has {', '.join(KINDS)}")
-        if gate.kind == "compile" and not (environments and compile_runs):
+        if gate.kind == "memory" and not config.protocol.performance:
+            raise UsageError(f"{FLAG}: memory is measured in timed steps; leave --accuracy out")
+        if gate.kind == "compile" and not compares:
             raise UsageError(
                 f"{FLAG}: compile compares environments of a run, compiled several times; add two --envs "
                 "and --compile-runs=2 or more, or compare two runs with --compare"
