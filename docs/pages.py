@@ -160,7 +160,7 @@ def flags_page() -> str:
 UPSTREAM = """\
 ## Coming from benchmarks/dynamo
 
-The commands of PyTorch's `benchmarks/dynamo` can be typed as they are: `python suites/huggingface.py ...`
+Most commands of PyTorch's `benchmarks/dynamo` can be typed as they are: `python suites/huggingface.py ...`
 for its suite scripts, `python runner.py ...` for its runner. Flags with the same name are in the tables
 above. Other flags are translated, or accepted because nothing needs to be typed here; a note on standard
 error says so. The rest ends with a sentence and exit code 2. `--some_flag` is read as `--some-flag`. A
