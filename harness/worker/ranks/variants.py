@@ -1,6 +1,6 @@
 """The variants and references of a job with several ranks (``--ddp``).
 
-The inputs of the other ranks are rank 0's, moved, and all ranks have all of them. The references of parity
+The inputs of the other ranks are rank 0's, permuted, and all ranks have all of them. The references of parity
 (eager, fp64, noisy eager) are one process, which runs them all and averages. Before an observed step, and
 before rounds, each rank gets rank 0's weights, buffers and inputs, so changed data reaches all.
 """
