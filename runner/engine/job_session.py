@@ -385,6 +385,8 @@ class JobSession:
             return False
         for state in self._candidate_states.values():
             state.rounds_ended = decision.reason if decision.rounds == 0 else STOPPED
+            if state.rounds_ended == STOPPED:
+                state.notes += (f"stopped after {len(state.rounds)} rounds",)
         return True
 
     def _take(self, batch: Measured) -> Events:

@@ -213,6 +213,7 @@ def _joined(records: Sequence[Record], processes: int, *, stopped: bool) -> Reco
     if stopped:
         planned = "the processes that its verdict needs" if processes == AUTO else f"{processes} processes"
         notes[f"stopped after {len(records)} of {planned}"] = None
+    cut_short = stopped or records[-1].rounds_ended == STOPPED
     judged_by = records[0]
     for number, record in enumerate(records[1:], start=2):
         if judged_by.status.passed and not record.status.passed:
@@ -228,7 +229,7 @@ def _joined(records: Sequence[Record], processes: int, *, stopped: bool) -> Reco
         samples=joined_samples(samples) if len(samples) > 1 or processes != AUTO else samples[0],
         notes=tuple(notes),
         ended=records[-1].ended,
-        rounds_ended=STOPPED if stopped else records[0].rounds_ended,
+        rounds_ended=STOPPED if cut_short else records[0].rounds_ended,
     )
 
 

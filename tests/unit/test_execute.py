@@ -291,7 +291,7 @@ def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:
     records = run(script, stop=lambda: "measure" in {name for _, name in script.calls}, repeat=60)
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     assert {len(known(r.samples).baseline_s) for r in records} == {20}  # a batch
-    assert {r.rounds_ended for r in records} == {STOPPED}
+    assert {(r.rounds_ended, r.notes[-1]) for r in records} == {(STOPPED, "stopped after 20 rounds")}
 
 
 # -- memory and skips ------------------------------------------------------------------------

@@ -217,6 +217,8 @@ def test_rounds_that_were_cut_short_are_no_process_of_a_resumed_run(tmp_path: Pa
         record = closed(job, candidate, number)
         return replace(record, rounds_ended=STOPPED) if (number, candidate) == (2, "b") else record
 
+    records = Run(2, cut, most=2).records  # the last process
+    assert [records[name].rounds_ended for name in "ab"] == ["", STOPPED]
     assert Run(AUTO, cut, most=2, folder=tmp_path).records["b"].rounds_ended == STOPPED
     resumed = Run(AUTO, closed, folder=tmp_path)
     assert resumed.asked[0] == ("b",)
