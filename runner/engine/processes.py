@@ -163,8 +163,12 @@ def _with_system(job: Job, steps: Steps, measure: Measure, stop: Stop) -> Steps:
         for name, samples in known.items():
             parts[name].append(samples)
         going = tuple(name for name in known if number < 1 or any(map(has_faults, parts[name])))
+    cut_short = stop()
     for name, record in timed.items():
-        yield replace(record, system_samples=joined_samples(parts[name]) if parts[name] else None)
+        system = joined_samples(parts[name]) if parts[name] else None
+        notes = (*record.notes, "stopped before the last process with the system's malloc")
+        whole = replace(record, system_samples=system)
+        yield replace(whole, rounds_ended=STOPPED, notes=notes) if cut_short else whole
 
 
 def _another(protocol: Protocol, records: Sequence[Record]) -> bool:

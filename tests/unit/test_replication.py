@@ -270,6 +270,17 @@ def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
     assert known(group.system.value) == pytest.approx(1.3, abs=0.01)
 
 
+def test_a_run_that_is_stopped_before_the_system_s_malloc_is_gone_on_with(tmp_path: Path) -> None:
+    both = Extras(allocator="both")
+    record = Run(2, only="a", most=3, folder=tmp_path, extras=both).records["a"]
+    assert record.rounds_ended == STOPPED
+    assert record.notes == ("stopped before the last process with the system's malloc",)
+    assert len(known(record.system_samples)) == 13
+    resumed = Run(2, only="a", folder=tmp_path, extras=both)
+    assert {job.extras.allocator for job in resumed.jobs} == {"system"}  # the others are kept
+    assert resumed.records["a"].rounds_ended == ""
+
+
 def test_processes_with_the_system_s_malloc_at_another_batch_are_not_compared() -> None:
     def halved(job: Job, candidate: str, number: int) -> Record:
         record, system = make_record(job, candidate), job.extras.allocator == "system"
