@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.schema import STOPPED, Job, Record
+from harness.schema import Job, Record
 from runner.analysis.comparison import Summary
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.parity import is_plain_pass
@@ -106,7 +106,7 @@ def measured_into(
 
 def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
     """Measures the jobs without a whole record. Returns True if the user stopped the run early."""
-    done = {(r.job.key, r.candidate) for r in folder.read().records if r.rounds_ended != STOPPED}
+    done = folder.read().whole()
     left = ((job, tuple(c for c in job.candidates if (job.key, c) not in done)) for job in jobs)
     missing = [Work(job=job, candidates=candidates) for job, candidates in left if candidates]
     say(console, f"{counted(len(missing), 'job')} -> {folder.path}")

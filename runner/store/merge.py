@@ -102,7 +102,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             "merge again; the source runs are unchanged"
         ) from None
     damage = tuple(sentence for source in sources for sentence in source.content.damage)
-    missing = _missing(records, jobs, folder)
+    missing = _missing(Records(records=tuple(records.values())).whole(), jobs, folder)
     # without a plan, nothing says what a damaged line held
     lost = any(source.content.damage and (missing or not source.plan) for source in sources)
     return Merged(folder=folder, missing=missing, damage=damage, lost=lost)
@@ -190,7 +190,7 @@ def _copy_beside(path: Path, wanted: Path) -> None:
 
 
 def _missing(measured: Collection[Result], jobs: Sequence[Job], folder: RunFolder) -> str:
-    """A sentence on the planned results that no run has; "" if there are none."""
+    """A sentence on the planned results that no run has to their end; "" if there are none."""
     planned = [(job.key, candidate) for job in jobs for candidate in job.candidates]
     missing = [result for result in planned if result not in measured]
     if not missing:
@@ -198,7 +198,7 @@ def _missing(measured: Collection[Result], jobs: Sequence[Job], folder: RunFolde
     key, candidate = missing[0]
     others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return (
-        f"Planned but in none of these runs: {candidate} of {key}{others} "
+        f"Planned but finished in none of these runs: {candidate} of {key}{others} "
         f"({len(missing)} of {len(planned)} results); {folder.how_to_go_on()}"
     )
 

@@ -41,6 +41,10 @@ class Records:
     unused: int = 0
     replaced: str = ""
 
+    def whole(self) -> set[tuple[str, str]]:
+        """The job's key and the candidate of each result that Ctrl-C has not cut short."""
+        return {(r.job.key, r.candidate) for r in self.records if r.rounds_ended != STOPPED}
+
 
 def append_record(path: Path, record: Record) -> None:
     """Appends one line and syncs it to the disk. ``OSError`` if this fails; the file is then as before."""

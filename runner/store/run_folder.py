@@ -226,12 +226,12 @@ def read_run(path: Path) -> Records:
 
 
 def _is_complete(content: Records, run: Mapping[str, Any]) -> bool:
-    """Whether every planned result has a record: then what a damaged line held was measured again."""
+    """Whether every planned result has a whole record: then what a damaged line held was measured again."""
     try:
         planned = {(job.key, candidate) for job in jobs_in(run) for candidate in job.candidates}
     except (ValueError, KeyError):
         return False
-    return planned <= {(record.job.key, record.candidate) for record in content.records}
+    return planned <= content.whole()
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.codec import to_json
-from harness.schema import Job, Record, Status
+from harness.schema import STOPPED, Job, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.partition import Partition, part_facts
@@ -132,10 +132,11 @@ def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> Non
     three = make_job("three", candidates=PAIR)
     first, second = (part_facts(Partition(index=n, total=3), (ONE, TWO, three)) for n in (0, 1))
     a = write_run(tmp_path / "a", [ONE], whole(ONE), first)
-    b = write_run(tmp_path / "b", [TWO], whole(TWO)[:1], second)
+    done, cut = whole(TWO)
+    b = write_run(tmp_path / "b", [TWO], [done, replace(cut, rounds_ended=STOPPED)], second)
     merged = merge([a, b], tmp_path / "new", [])
     assert merged.folder.jobs() == (ONE, TWO, three)
-    planned = f"Planned but in none of these runs: inductor of {TWO.key} and 2 more "
+    planned = f"Planned but finished in none of these runs: inductor of {TWO.key} and 2 more "
     assert merged.missing.startswith(planned)
     resume = f"(3 of 6 results); go on with: python runner.py --resume {merged.folder.path}"
     assert merged.missing.endswith(resume)
