@@ -150,6 +150,18 @@ def test_an_environment_whose_interpreter_is_gone_is_made_again(cache: Path) -> 
     assert interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
 
 
+def test_an_environment_that_another_run_has_made_meanwhile_stays(cache: Path) -> None:
+    """On a file system without locks."""
+
+    def other(python: Path, name: str) -> None:
+        pretended(folder := python.parents[2] / key_of(("torch==2.2.2",)), ())
+        (folder / "theirs").touch()
+
+    with pytest.raises(UsageError, match="cannot be made"):
+        interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, other)
+    assert [*cache.rglob("theirs")]
+
+
 def slowly(folder: Path, requirements: Sequence[str]) -> None:
     time.sleep(0.5)
     pretended(folder, requirements)

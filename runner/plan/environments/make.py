@@ -89,7 +89,8 @@ def _make(
     try:
         install(partial, requirements)
         check(partial / "bin" / "python", name)
-        shutil.rmtree(folder, ignore_errors=True)  # an environment whose interpreter is gone
+        if not (folder / "bin" / "python").exists():  # else it is of another run, without locks
+            shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
