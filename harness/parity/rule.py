@@ -39,6 +39,7 @@ Verdict = tuple[Status, Parity, tuple[str, ...]]
 """Status, parity and notes."""
 
 WORSE = Error(size=math.inf, part=math.inf, slope=math.inf)
+REFUSED = replace(WORSE)  # of a noisy run that the model's code refuses: known by its identity
 
 Figure = str
 FIGURES: tuple[Figure, ...] = ("size", "part", "slope")
@@ -177,7 +178,7 @@ class Truth:
     def _of_noisy(self, name: str, run: Tensors) -> Error:
         eager, given = self.eager[name], run.get(name)
         if not run:
-            return WORSE  # the model's code has refused it
+            return REFUSED
         if given is None or given.shape != eager.shape or eager.numel() == 0:
             return EXACT  # a run that took another route has other tensors: it says nothing about this one
         error = self.error(name, given)
@@ -408,7 +409,8 @@ class Ranked:
     def limit(self, figure: Figure) -> float:
         """What the errors must exceed on all data."""
         margin = self.truth.rule.margin(figure, family_of(self.name))
-        noisy = max(draw.of(figure) for draw in self.noise)
+        draws = (draw.of(figure) for draw in self.noise if draw is not REFUSED)  # which would hide any error
+        noisy = max(draws, default=math.inf)
         return max(self.truth.least(self.name, figure), margin * noisy)
 
 

@@ -282,6 +282,14 @@ def test_an_integer_that_differs_on_all_data_fails() -> None:
     assert ranked.figures
 
 
+def test_a_noisy_run_that_the_model_refuses_hides_no_error() -> None:
+    outputs = {"output": drawn(4096)}
+    truth = truth_of(outputs, outputs, outputs, {})
+    ranked = Ranked(truth, "output", frozenset(("size",)), [Error(size=0.5)], [*truth.noise["output"]])
+    ranked.add(Error(size=0.5), truth.noise["output"])
+    assert ranked.figures
+
+
 @pytest.mark.parametrize(("dtype", "margin", "least"), [("bfloat16", 1.0, UNIT), ("float32", MARGIN, 1e-3)])
 def test_the_rank_is_what_the_statistics_below_say(dtype: str, margin: float, least: float) -> None:
     torch.manual_seed(0)
