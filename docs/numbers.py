@@ -411,7 +411,8 @@ def lines() -> dict[str, list[str]]:
     older = [*records_below(SMALL)]
     records = [*judged_again(older, records_below(JUDGED))]
     small, all_small = Numbers(records), Numbers(in_suite(SMALL_NAME, records))
-    by_folder = {folder: [*records_below(folder)] for folder in (FLOAT32, BFLOAT16, AVX2, XEON)}
+    folders = {FLOAT32, BFLOAT16, AVX2, XEON, *(first for first, _ in AGAIN)}
+    by_folder = {folder: [*records_below(folder)] for folder in folders}
     further = [*itertools.chain(*map(records_below, FURTHER))]
     of_float32 = [*judged_today(with_further_processes(by_folder[FLOAT32], further))]
     of_bfloat16, of_avx2 = ([*judged_today(by_folder[folder])] for folder in (BFLOAT16, AVX2))
@@ -419,7 +420,6 @@ def lines() -> dict[str, list[str]]:
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
     avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, by_folder[XEON]))
     counts = xeon.counts(xeon.groups["inductor", WHOLE_NAME, "training"])
-    on_xeon = f"({sum(counts)} at random: {'/'.join(map(str, counts))})"
     (calibration,), (calibration_whole,) = (
         calibrated([*records_below(folder)]) for folder in (CALIBRATION, WHOLE_CALIBRATION)
     )
@@ -429,7 +429,7 @@ def lines() -> dict[str, list[str]]:
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
     again = load_file(VERDICTS / "again.py").rows
-    again_rows = [[*again(records_below(first), records_below(second))] for first, second in AGAIN]
+    again_rows = [[*again(by_folder[first], records_below(second))] for first, second in AGAIN]
     z_inference, z_training, z_new, z_xeon = (rows[-1].split()[-1] for rows in again_rows)
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
@@ -452,7 +452,7 @@ def lines() -> dict[str, list[str]]:
             *whole_explained(explanations, whole, bfloat16),
             f"standard deviation of z {z_inference} in inference, {z_training} in training, and {z_new}",
             f"an hour apart, by `--processes=auto`: {z_xeon}",
-            on_xeon,
+            f"of {sum(counts)} at random, this default leaves {counts[-1]} open there",
             count,
             in_several_processes(of_float32),
             made_with([*of_float32, *further, *of_bfloat16]),
@@ -470,7 +470,10 @@ def lines() -> dict[str, list[str]]:
             *processor_and_precision(whole, avx2, xeon, bfloat16),
         ],
         "results/why-cpu/README.md": slower_small,
-        "results/verdicts-cpu/README.md": [*itertools.chain(*again_rows)],
+        "results/verdicts-cpu/README.md": [
+            *itertools.chain(*again_rows),
+            f"Of the {sum(counts)} models: faster/same/slower/open {'/'.join(map(str, counts))}",
+        ],
         "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),

@@ -33,7 +33,7 @@ WHOLE = ""
 """The key of the whole job's metrics in a dict of metrics by variant."""
 
 STOPPED = "stopped"
-"""In ``rounds_ended``: Ctrl-C came first. ``--resume`` measures the result again."""
+"""In ``rounds_ended``: Ctrl-C cut the result short, in its rounds or before a further process."""
 
 BREAKS_ON_OTHER_DATA = "BreaksOnOtherData"
 """The kind of the failure of a device that breaks where eager runs on other data than the model's own."""

@@ -34,6 +34,7 @@ from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
 from runner.store.calibrations import read_calibrations
 from runner.store.figures import read_figures
+from runner.store.record_file import whole
 from runner.store.run_folder import RunFolder
 
 PAGE = "report.html"
@@ -106,7 +107,7 @@ def measured_into(
 
 def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
     """Measures the jobs without a whole record. Returns True if the user stopped the run early."""
-    done = folder.read().whole()
+    done = whole(folder.read().records)
     left = ((job, tuple(c for c in job.candidates if (job.key, c) not in done)) for job in jobs)
     missing = [Work(job=job, candidates=candidates) for job, candidates in left if candidates]
     say(console, f"{counted(len(missing), 'job')} -> {folder.path}")

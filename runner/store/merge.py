@@ -16,7 +16,7 @@ from harness.devices import PLATFORMS
 from harness.schema import Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
-from runner.store.record_file import Records
+from runner.store.record_file import Records, whole
 from runner.store.run_folder import RUN, RunFolder, jobs_in, listed, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
@@ -102,7 +102,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             "merge again; the source runs are unchanged"
         ) from None
     damage = tuple(sentence for source in sources for sentence in source.content.damage)
-    missing = _missing(Records(records=tuple(records.values())).whole(), jobs, folder)
+    missing = _missing(whole(records.values()), jobs, folder)
     # without a plan, nothing says what a damaged line held
     lost = any(source.content.damage and (missing or not source.plan) for source in sources)
     return Merged(folder=folder, missing=missing, damage=damage, lost=lost)

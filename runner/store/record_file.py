@@ -9,7 +9,7 @@ import os
 import re
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,9 +41,10 @@ class Records:
     unused: int = 0
     replaced: str = ""
 
-    def whole(self) -> set[tuple[str, str]]:
-        """The job's key and the candidate of each result that Ctrl-C has not cut short."""
-        return {(r.job.key, r.candidate) for r in self.records if r.rounds_ended != STOPPED}
+
+def whole(records: Iterable[Record]) -> set[tuple[str, str]]:
+    """The job's key and the candidate of each result that Ctrl-C has not cut short."""
+    return {(record.job.key, record.candidate) for record in records if record.rounds_ended != STOPPED}
 
 
 def append_record(path: Path, record: Record) -> None:

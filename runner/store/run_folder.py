@@ -28,7 +28,7 @@ from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
 from runner.labels import counted, plain, reason
 from runner.store.invocation import WORKER, program
-from runner.store.record_file import Records, append_record, end_last_line, read_records, write_all
+from runner.store.record_file import Records, append_record, end_last_line, read_records, whole, write_all
 
 RUN = "run.json"
 RECORDS = "records.jsonl"
@@ -231,7 +231,7 @@ def _is_complete(content: Records, run: Mapping[str, Any]) -> bool:
         planned = {(job.key, candidate) for job in jobs_in(run) for candidate in job.candidates}
     except (ValueError, KeyError):
         return False
-    return planned <= content.whole()
+    return planned <= whole(content.records)
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:
