@@ -235,7 +235,7 @@ class CompileStart:
     start: str
     n: int
     means: Mapping[str, float]
-    time: Estimate | None  # of the whole compilation (s); None for one
+    time: Typical  # of the whole compilation (s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,8 +114,8 @@ def _compile_start(row: CompileStart) -> dict[str, Any]:
         "candidate": row.comparison.record.candidate,
         "start": row.start,
         "n": row.n,
-        "ci_low": row.time and row.time.low,
-        "ci_high": row.time and row.time.high,
+        "ci_low": row.time.low,
+        "ci_high": row.time.high,
         **row.means,
     }
 

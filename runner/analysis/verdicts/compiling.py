@@ -112,7 +112,7 @@ def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...
             start=start,
             n=len(times),
             means={name: mean for name in of_compiling() if (mean := _mean(comparison.record, start, name))},
-            time=typical([*times.values()]),
+            time=typical_of([*times.values()]),
         )
         for comparison in comparisons
         for start in (COLD, WARM)

@@ -9,7 +9,7 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
 from runner.analysis.digits import estimate_text, interval_text, number_text, p_text, seconds_text
-from runner.analysis.estimate import MOST_NAMED, Verdict
+from runner.analysis.estimate import MOST_NAMED, Typical, Verdict
 from runner.labels import case_name, plain
 from runner.reports.parts.averages import mean_text, these_models_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
@@ -78,7 +78,7 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("conditions", lambda row: conditions_of(row.comparison.record, labels), once=True),
         TextColumn("candidate", lambda row: compiler_name(row.comparison.compiler), once=True),
         TextColumn("caches", lambda row: row.start),
-        TextColumn("seconds [95 % interval]", _time, number=True),
+        TextColumn("seconds [95 % interval]", lambda row: typical_seconds(row.time), number=True),
         *_compile_columns(),
         TextColumn("n", lambda row: str(row.n), number=True),
     ]
@@ -99,11 +99,11 @@ def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
         yield TextColumn(header, partial(_mean_of, metric), number=True)
 
 
-def _time(row: CompileStart) -> str:
-    known = row.time
-    if known is None or known.low is None or known.high is None:
-        return optional(row.means.get(LATENCY), seconds_text)
-    return interval_text(known.factor, known.low, known.high)
+def typical_seconds(seconds: Typical) -> str:
+    """The seconds with their interval, if several processes give one."""
+    if seconds.low is None or seconds.high is None:
+        return seconds_text(seconds.value)
+    return interval_text(seconds.value, seconds.low, seconds.high)
 
 
 def _mean_of(metric: Metric, row: CompileStart) -> str:

@@ -7,19 +7,11 @@ from functools import partial
 
 from harness.schema import EAGER_START, of_environment
 from runner.analysis.comparison import TOLD_AFTER, ShapeForm, StartForm, Summary
-from runner.analysis.digits import (
-    MISSING,
-    break_even_text,
-    interval_text,
-    ms_text,
-    number_text,
-    seconds_text,
-    speedup_text,
-)
+from runner.analysis.digits import MISSING, break_even_text, ms_text, number_text, seconds_text, speedup_text
 from runner.analysis.estimate import Typical
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
-from runner.reports.parts.pairs import compile_tables
+from runner.reports.parts.pairs import compile_tables, typical_seconds
 from runner.reports.parts.sections import compiler_name, conditions_of
 from runner.reports.parts.table import status_word
 
@@ -85,14 +77,7 @@ def _overtaking_s(form: StartForm) -> str:
 
 
 def _after(number: int, form: StartForm) -> str:
-    return optional(form.after.get(number), _typical_seconds)
-
-
-def _typical_seconds(seconds: Typical) -> str:
-    """The seconds with their interval, if several processes give one."""
-    if seconds.low is None or seconds.high is None:
-        return seconds_text(seconds.value)
-    return interval_text(seconds.value, seconds.low, seconds.high)
+    return optional(form.after.get(number), typical_seconds)
 
 
 def _settled(form: StartForm) -> str:
@@ -116,7 +101,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("strategy", form_name),
-        TextColumn("total\ns", lambda form: _typical_seconds(form.total), number=True),
+        TextColumn("total\ns", lambda form: typical_seconds(form.total), number=True),
         TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), number=True),
         TextColumn("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), number=True),
         TextColumn("eager\ncalls", lambda form: optional(form.eager_calls, "{:g}".format), number=True),
