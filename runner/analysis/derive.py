@@ -22,7 +22,6 @@ from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.start_up.forms import shape_forms, start_forms
 from runner.analysis.statistics import (
-    are_times,
     coefficient_of_variation,
     false_discovery,
     geomean,
@@ -98,7 +97,7 @@ def _comparison(
     plain: PairedEstimate | None,
     system: PairedEstimate | None,
 ) -> Comparison:
-    derived = {**_derived_of(record, estimate, peaks), **_steadiness(record)}
+    derived = {**_derived_of(record, estimate, peaks), **_steadiness(record, estimate)}
     numbers, times = record.metrics, compilations_of(record)
     if times:
         derived[LATENCY] = center(times)
@@ -178,15 +177,12 @@ def _derived_of(record: Record, estimate: PairedEstimate | None, peaks: Peaks) -
     return declared().derived(seen)
 
 
-def _steadiness(record: Record) -> dict[str, Scalar]:
-    """How steady the timed rounds were; empty if no samples can be used."""
+def _steadiness(record: Record, estimate: PairedEstimate | None) -> dict[str, Scalar]:
+    """How steady the timed rounds were; empty without an estimate: no samples can be used."""
     samples = record.samples
-    if samples is None:
+    if samples is None or estimate is None:
         return {}
     baseline_s, candidate_s = np.array(samples.baseline_s), np.array(samples.candidate_s)
-    pairs = baseline_s.size == candidate_s.size > 0
-    if not (pairs and are_times(baseline_s) and are_times(candidate_s)):
-        return {}
     faults = (samples.baseline_minor_faults, samples.candidate_minor_faults)
     numbers = (
         coefficient_of_variation(baseline_s),
