@@ -273,10 +273,9 @@ def _held_back(comparison: Comparison) -> bool:
     return low < (1 - CLOCK_SPREAD) * high and bool(_reasons(comparison))
 
 
-OUT_OF_MEMORY = tuple(status for status in Status if status.out_of_memory)
 NAMED = (
     *(Status.FAIL_ACCURACY, Status.EAGER_TWO_RUNS_DIFFER, Status.CANNOT_JUDGE, Status.TIMEOUT),
-    *(Status.NOT_COMPILED, Status.RECOMPILES, *OUT_OF_MEMORY),
+    *(Status.NOT_COMPILED, Status.RECOMPILES, *(status for status in Status if status.out_of_memory)),
 )
 """Statuses with a rule of their own."""
 
@@ -285,8 +284,8 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "unjudged": lambda c: c.status is Status.CANNOT_JUDGE and not _is_random(c),
         "random": lambda c: c.status is Status.CANNOT_JUDGE and _is_random(c),
         "coarse": lambda c: is_coarse(c.record),
-        "out_of_memory": lambda c: c.status in OUT_OF_MEMORY and not c.record.job.protocol.isolate,
-        "out_of_memory_isolated": lambda c: c.status in OUT_OF_MEMORY and c.record.job.protocol.isolate,
+        "out_of_memory": lambda c: c.status.out_of_memory and not c.record.job.protocol.isolate,
+        "out_of_memory_isolated": lambda c: c.status.out_of_memory and c.record.job.protocol.isolate,
         "not_compiled": lambda c: c.status is Status.NOT_COMPILED and "RNN" not in _message(c),
         "recurrent": lambda c: c.status is Status.NOT_COMPILED and "RNN" in _message(c),
         "could_not_run": lambda c: c.status.counted and not c.passed and c.status not in NAMED,
