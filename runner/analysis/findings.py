@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.declared import finite
 from harness.loading.toml_file import read_toml
 from harness.schema import CACHE_FILE, COLD, WARM, Compilation, Status
 from runner.analysis.columns import columns
@@ -222,6 +223,14 @@ def _waiting(comparison: Comparison) -> float:
     return waited / (waited + own) if waited else 0.0
 
 
+def _untimed(comparison: Comparison) -> str:
+    """Of these compilations, those that took no longer than they waited: ``by_round`` has no time of them."""
+    begun = (c for c in comparison.record.compilations if c.start in (COLD, WARM) and not c.first_calls_s)
+    times = [(finite(c.metrics.get(LATENCY)), finite(c.metrics.get(WAITING))) for c in begun]
+    count = sum(own is not None and waited is not None and own <= waited > 0 for own, waited in times)
+    return f"; without it, no time is left of {counted(count, 'compilation')} (not counted)" if count else ""
+
+
 def _failed_compilation(comparison: Comparison) -> str:
     failed = next(filter(_fails, comparison.record.compilations))
     return f"{failed.status.value} in round {failed.round + 1} of the {failed.start} start: {failed.failure}"
@@ -303,7 +312,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         ),
         "long_compilation": lambda c: (c.compilation_latency_s or 0.0) > LIMITS["MAX_COMPILATION_S"],
         "secretly_cold": lambda c: bool(_secretly_cold(c)),
-        "compiled_beside": lambda c: _waiting(c) > MOST_WAITING,
+        "compiled_beside": lambda c: _waiting(c) > MOST_WAITING or bool(_untimed(c)),
         "failed_compilation": lambda c: any(map(_fails, c.record.compilations)),
         "wrong_form": lambda c: bool(_wrong_form(c)),
         "more_memory": lambda c: (
@@ -342,6 +351,7 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "break_even": _break_even,
         "secretly_cold": _secretly_cold,
         "waiting": lambda c: share_text(_waiting(c)),
+        "untimed": _untimed,
         "failed_compilation": _failed_compilation,
         "wrong_form": _wrong_form,
         "open": _open,

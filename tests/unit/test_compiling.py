@@ -159,6 +159,15 @@ def test_other_work_beside_compilations_is_named(waiting_s: float, said: list[st
     assert [case.partition(": ")[2].partition(",")[0] for case in told] == said
 
 
+def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counted() -> None:
+    runs = (compiled(COLD, 90.0, 0), compiled(COLD, 90.0, 1), compiled(COLD, 0.3, 2, compile_waiting_s=0.4))
+    record = replace(make_record(make_job()), compilations=runs)
+    assert compilations_of(record) == [90.0, 90.0]
+    (told,) = cases(record, "Other work while compiling")
+    assert told.endswith("; without it, no time is left of 1 compilation (not counted)")
+    assert cases(replace(record, compilations=runs[:2]), "Other work while compiling") == []
+
+
 def test_the_time_is_less_what_the_process_waited_for_a_processor() -> None:
     seconds = (10.0, 13.0, 10.5)
     runs = tuple(compiled(COLD, s, n, compile_waiting_s=s - 10.0) for n, s in enumerate(seconds))
