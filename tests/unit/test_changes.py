@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.schema import COLD, Compilation, CompilerOptions, Job, Mode, Protocol, Record, Status
+from harness.schema import COLD, STOPPED, Compilation, CompilerOptions, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
@@ -169,6 +169,17 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     assert [result.name for result in again.only_second] == ["two"]
     neither = changes_between(torn, other)
     assert (neither.only_first, neither.only_second, len(neither.changes)) == ((), (), 1)
+
+
+def test_what_ctrl_c_cut_short_is_compared_and_said_to_be_unfinished(tmp_path: Path) -> None:
+    jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two", "three")]
+    one, two, _ = (make_record(job) for job in jobs)
+    folder = write(tmp_path / "a", [one, replace(two, rounds_ended=STOPPED)], jobs=to_json(tuple(jobs)))
+    cut = load("--compare", folder)
+    assert cut.notes == (f"{folder} is not finished: no record of 1 result, and Ctrl-C cut 1 result short",)
+    append_record(folder / "records.jsonl", two)  # by --resume
+    assert load("--compare", folder).notes == (f"{folder} is not finished: no record of 1 result",)
+    assert len(changes_between(cut, cut).timed) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.devices import PLATFORMS
-from harness.schema import Job, Record, Status, of_environment
+from harness.schema import STOPPED, Job, Record, Status, of_environment
 from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
 from runner.errors import UsageError
@@ -49,12 +49,18 @@ def load_records(flag: str, path: Path) -> Run:
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    unfinished = f"{plain(str(folder))} is not finished: no record of {counted(len(missing), 'result')}"
+    cut_short = sum(record.rounds_ended == STOPPED for record in stored.records)
+    parts = (
+        f"no record of {counted(len(missing), 'result')}" if missing else "",
+        f"Ctrl-C cut {counted(cut_short, 'result')} short" if cut_short else "",
+    )
+    place, unfinished = folder if path.name == RECORDS else path, ", and ".join(filter(None, parts))
+    note = f"{plain(str(place))} is not finished: {unfinished}" if unfinished else ""
     return Run(
-        path=folder if path.name == RECORDS else path,
+        path=place,
         results=(*results_of(stored.records, labels), *results_of(missing, labels, missing=True)),
         facts=facts_of(merged_facts(stored.records), SHOWN_FACTS),
-        notes=tuple(filter(None, (*stored.damage, stored.replaced, unfinished if missing else ""))),
+        notes=tuple(filter(None, (*stored.damage, stored.replaced, note))),
         damaged_lines=stored.unused,
     )
 
