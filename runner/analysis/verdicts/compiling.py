@@ -54,8 +54,7 @@ def typical(times: Sequence[float]) -> Estimate | None:
 
 def center(times: Sequence[float]) -> float | None:
     """The geometric mean of the times, or the only time."""
-    estimate = typical(times)
-    return estimate.factor if estimate is not None else times[0] if times else None
+    return typical_of(times).value if times else None
 
 
 def typical_of(values: Sequence[float]) -> Typical:
