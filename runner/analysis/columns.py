@@ -50,6 +50,7 @@ class Column:
     source: str | Callable[[Comparison], Scalar]
     meaning: str
     group: str = RESULT
+    digits: int = 3  # significant digits, for units that do not fix the format
 
     @property
     def dtype(self) -> str:
@@ -155,7 +156,7 @@ OF_PYTORCH = MappingProxyType(
 def columns() -> Mapping[str, Column]:
     """All columns, by name, in their order: ``own_columns``, then the metrics'."""
     metrics = (
-        Column(name, metric.unit, _value(name), metric.meaning, metric.group)
+        Column(name, metric.unit, _value(name), metric.meaning, metric.group, metric.digits)
         for metric in declared().metrics
         for name in metric.names
     )

@@ -9,7 +9,6 @@ from enum import Enum
 from functools import cache, lru_cache
 from typing import Any
 
-from harness.metrics import declared
 from harness.schema import Scalar
 from runner.analysis.columns import Column, columns
 from runner.analysis.comparison import Comparison
@@ -26,18 +25,16 @@ Facts = list[tuple[str, str]]
 def of_group(comparison: Comparison, *groups: str) -> Facts:
     """The columns of these groups that have a value."""
     facts: Facts = []
-    for column, digits in _columns(groups):
+    for column in _columns(groups):
         if (value := column.value(comparison)) is not None:
-            facts.append(_named(column.name, value, column.unit, digits))
+            facts.append(_named(column.name, value, column.unit, column.digits))
     return facts
 
 
 @cache
-def _columns(groups: tuple[str, ...]) -> tuple[tuple[Column, int], ...]:
-    """The columns with their significant digits. The speedup with its interval is a fact of its own."""
-    metrics = declared().by_name
-    chosen = (c for c in columns().values() if c.group in groups and c.name not in OF_SPEEDUP)
-    return tuple((c, metrics[c.name].digits if c.name in metrics else 3) for c in chosen)
+def _columns(groups: tuple[str, ...]) -> tuple[Column, ...]:
+    """Without the speedup, which is a fact of its own, with its interval."""
+    return tuple(c for c in columns().values() if c.group in groups and c.name not in OF_SPEEDUP)
 
 
 def mapping(values: Mapping[str, Any]) -> Facts:
