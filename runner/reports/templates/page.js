@@ -21,9 +21,7 @@
     const found = new URLSearchParams(location.hash.slice(1));
     state.facets = {};
     for (const f of data.facets) if (f.values.includes(found.get(f.key))) state.facets[f.key] = found.get(f.key);
-    state.text = found.get("text") ?? "";
-    state.sort = found.get("sort") ?? "";
-    state.order = found.get("order") ?? "";
+    for (const key of ["text", "sort", "order"]) state[key] = found.get(key) ?? "";
     state.open = byName.has(found.get("case")) ? found.get("case") : "";
   }
 
