@@ -24,8 +24,12 @@ def plain(text: str) -> str:
 
 def reason(text: object) -> str:
     """A cause in one printable line of limited length, because a damaged line or a message can be long."""
-    line = plain(str(text))
-    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."
+    return cut(plain(str(text)), LONGEST_REASON)
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its first ``most`` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def counted(number: int, noun: str) -> str:

@@ -26,7 +26,7 @@ from runner.analysis.verdicts.compiling import (
     paired_ratio,
 )
 from runner.analysis.verdicts.parity import COARSE, is_coarse, resolution_text
-from runner.labels import counted, suite_labels, where, where_text
+from runner.labels import counted, cut, suite_labels, where, where_text
 
 LIMITS = MappingProxyType(
     {
@@ -153,9 +153,7 @@ def _failure(comparison: Comparison) -> str:
     record, failure = comparison.record, comparison.record.failure
     if failure is None:
         return record.status.value
-    message = failure.message
-    if len(message) > MESSAGE_LENGTH:
-        message = f"{message[:MESSAGE_LENGTH]}..."
+    message = cut(failure.message, MESSAGE_LENGTH)
     log = f" (log: {failure.log})" if failure.log else ""
     return f"{record.status.value} in phase {failure.phase}: {failure.kind}: {message}{log}"
 

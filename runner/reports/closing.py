@@ -9,7 +9,7 @@ from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, Curve, GroupSummary, Summary
 from runner.analysis.digits import estimate_text, seconds_text, steps_text
 from runner.analysis.estimate import BreakEven
-from runner.labels import case_name, counted, plain, reason
+from runner.labels import case_name, counted, cut, plain, reason
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.curves import crossing_text, range_text
 from runner.reports.parts.sections import Section, compiler_name, sections
@@ -112,7 +112,7 @@ def because(record: Record) -> str:
         text = f"{parity.failed} of {parity.tensors} tensors differ too much"
     else:
         return ""
-    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    return cut(text, LONGEST_REASON)
 
 
 def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]) -> str:

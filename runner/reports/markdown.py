@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.analysis.comparison import Summary
-from runner.labels import case_name, plain
+from runner.labels import case_name, cut, plain
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
 from runner.reports.parts.averages import averages_note, averages_tables
@@ -51,9 +51,9 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     parts = sections(summary)
     machine = (environment_line(summary.environment), program_text(summary.environment))
     blocks = (
-        text(f"# Eager against compiled: {escape(_cut(title(summary)))}"),
-        text(f"{escape(_cut(', '.join(filter(None, machine))))}."),
-        text(f"Protocol: {escape(_cut(protocol_line(summary.comparisons)))}."),
+        text(f"# Eager against compiled: {escape(cut(title(summary), LONGEST_LINE))}"),
+        text(f"{escape(cut(', '.join(filter(None, machine)), LONGEST_LINE))}."),
+        text(f"Protocol: {escape(cut(protocol_line(summary.comparisons), LONGEST_LINE))}."),
         *_executive(summary),
         *_environments(summary),
         *_curves(summary),
@@ -72,10 +72,6 @@ def escape(text: str) -> str:
         return _ENTITIES[match[0]] if match["entity"] else f"\\{match[0]}"
 
     return _SPECIAL.sub(harmless, plain(text))
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
 
 
 def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
