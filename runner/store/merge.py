@@ -77,10 +77,11 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     if not any(source.content.records for source in sources):
         raise UsageError("--merge: none of these runs has a record; measure something first")
     jobs = _joined_plan(sources)
-    records: dict[Result, Record] = {}  # the first of each: further ones are identical
-    origins = []
+    records: dict[Result, Record] = {}  # the first whole one of each: further ones are identical
+    origins, done = [], whole(record for source in sources for record in source.content.records)
     for source in sources:
-        new = {result_of(r): r for r in source.content.records if result_of(r) not in records}
+        taken = records.keys() | (done - whole(source.content.records))  # another run has these to their end
+        new = {result_of(r): r for r in source.content.records if result_of(r) not in taken}
         results: dict[str, list[str]] = {}
         for key, candidate in new:
             results.setdefault(key, []).append(candidate)
@@ -217,9 +218,9 @@ def _apart(left: Source, right: Source) -> str:
             here, there = (" and ".join(sorted(values)) for values in (first, second))
             return f"{name} is {here} in the first and {there} in the second"
     results = {result_of(record): record for record in left.content.records}
+    in_both = whole(left.content.records) & whole(right.content.records)
     for record in right.content.records:
-        same = results.get(result_of(record))
-        if same is not None and to_json(same) != to_json(record):
+        if result_of(record) in in_both and to_json(same := results[result_of(record)]) != to_json(record):
             both = f"both measured {record.candidate} of {record.job.key}, with other values"
             return f"{both}: {_outcome(same)} in the first, {_outcome(record)} in the second"
     return ""

@@ -142,6 +142,27 @@ def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> Non
     assert merged.missing.endswith(resume)
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_result_that_was_cut_short_is_taken_from_the_run_that_has_it_whole(
+    tmp_path: Path, order: str
+) -> None:
+    cut = replace(other_samples(), rounds_ended=STOPPED)
+    write_run(tmp_path / "a", [ONE], [cut, whole(ONE)[1]])
+    write_run(tmp_path / "b", [ONE], whole(ONE)[:1])
+    merged = merge([tmp_path / name for name in order], tmp_path / "new", [])
+    assert merged.missing == ""
+    assert {record.candidate: record for record in merged.folder.read().records} == dict(
+        zip(PAIR, whole(ONE), strict=True)
+    )
+    run = json.loads((merged.folder.path / "run.json").read_text())
+    results = {Path(entry["folder"]).name: entry["results"] for entry in run["merged_from"]}
+    assert results == {"a": {ONE.key: ["inductor"]}, "b": {ONE.key: ["eager"]}}
+    # cut short in each run, it is measured again
+    write_run(tmp_path / "c", [ONE], [replace(whole(ONE)[0], rounds_ended=STOPPED)])
+    again = merge([tmp_path / "a", tmp_path / "c"], tmp_path / "again", [])
+    assert f"finished in none of these runs: eager of {ONE.key} (1 of 2 results)" in again.missing
+
+
 def test_a_torn_line_is_an_error_until_its_result_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
