@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.codec import from_json, to_json
 from harness.schema import Scalar
 from runner.errors import UsageError
-from runner.store.run_folder import write_asked
+from runner.store.run_folder import alone_for, write_whole
 
 IDENTITY = ("cpu", "device_name", "torch", "threads", "allocator")
 """The facts of a worker that must be equal, beside the machine, where a calibration is used."""
@@ -86,6 +86,6 @@ def read_calibrations(path: Path | None = None) -> tuple[Calibration, ...]:
 def keep(flag: str, new: Sequence[Calibration], path: Path) -> None:
     """Adds calibrations to the file, in place of those with the same conditions."""
     conditions = [calibration.conditions for calibration in new]
-    others = [old for old in read_calibrations(path) if old.conditions not in conditions]
-    content = json.dumps(to_json((*others, *new)), indent=1).encode()
-    write_asked(flag, path, content)
+    with alone_for(flag, path):  # two that end together are both kept
+        others = [old for old in read_calibrations(path) if old.conditions not in conditions]
+        write_whole(path, json.dumps(to_json((*others, *new)), indent=1).encode())

@@ -294,10 +294,17 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_asked(flag: str, path: Path, content: bytes) -> None:
     """``write_whole`` for a file that the user asked for. ``UsageError`` if it cannot be written."""
+    with alone_for(flag, path):
+        write_whole(path, content)
+
+
+@contextmanager
+def alone_for(flag: str, path: Path) -> Iterator[None]:
+    """Waits until no other process writes beside this file. ``UsageError`` if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone_in(path.parent):
-            write_whole(path, content)
+            yield
     except OSError as error:
         raise UsageError(f"{flag}: {path} cannot be written ({error.strerror})") from None
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -297,6 +298,14 @@ def test_the_file_has_one_calibration_of_each_condition(tmp_path: Path) -> None:
     path.write_text('{"half": ')
     with pytest.raises(UsageError, match="no file of --calibrate; remove it"):
         read_calibrations(path)
+
+
+def test_calibrations_that_end_together_are_all_kept(tmp_path: Path) -> None:
+    path, machines = tmp_path / "calibrations.json", {str(number) for number in range(16)}
+    every = [replace(CALIBRATION, conditions={"machine": machine}) for machine in machines]
+    with ThreadPoolExecutor(len(every)) as pool:
+        list(pool.map(lambda calibration: keep("--calibrate", [calibration], path), every))
+    assert {calibration.conditions["machine"] for calibration in read_calibrations(path)} == machines
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no home"), PermissionError(13, "Permission denied")])
