@@ -142,15 +142,13 @@ def followed(jobs: Sequence[Job]) -> dict[str, Job]:
     return jobs_of
 
 
-def judge(
-    builds: Sequence[EnvSpec], jobs: Mapping[str, Job], folder: Path, console: Console, run: Run
-) -> int:
+def judge(names: Collection[str], console: Console, measure: Callable[[], Mapping[str, ResultChange]]) -> int:
     """Whether the second build is worse than the first, as the exit code that ``git bisect run`` reads."""
     try:
-        changes = run(folder, builds, jobs.values())
+        changes = measure()
     except BrokenPipeError:  # nobody reads on: its code ends the bisection
         raise
-    except (UsageError, OSError) as error:  # skipped: neither this nor a full disk is a bad build
+    except (UsageError, OSError) as error:  # skipped: no taken folder and no full disk is a bad build
         print(f"error: {plain(str(error))}", file=sys.stderr)
         return GOOD if isinstance(error, SameEnvironments) else CANNOT_JUDGE
     for name, change in changes.items():
@@ -158,7 +156,7 @@ def judge(
     if any(change.worse for change in changes.values()):
         return BAD
     decided = {name for name, change in changes.items() if change.change != OPEN}
-    return GOOD if decided >= jobs.keys() else CANNOT_JUDGE
+    return GOOD if decided.issuperset(names) else CANNOT_JUDGE
 
 
 def bisect(

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness.schema import Job, Record, Status
+from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.environments.prepare import SameEnvironments
 from runner.plan.environments.spec import EnvSpec
@@ -268,14 +269,23 @@ def test_the_answer_is_printed(first: int, missing: int, code: int, sentence: st
     ],
 )
 def test_a_step_of_git_bisect_run_is_an_exit_code(changes: dict[str, str] | Exception, code: int) -> None:
-    def run(path: Path, both: Sequence[EnvSpec], jobs: Collection[Job]) -> Mapping[str, ResultChange]:
+    def measure() -> Mapping[str, ResultChange]:
         if isinstance(changes, Exception):
             raise changes
         return {n: ResultChange(change=c, text="", worse=c == SLOWER) for n, c in changes.items()}
 
     jobs = followed([make_job("m", candidates=("eager", "inductor"))])
-    builds = [EnvSpec(name=name, text="") for name in ("good", "new")]
-    assert printed(lambda console: judge(builds, jobs, Path(), console, run))[0] == code
+    assert printed(lambda console: judge(jobs, console, measure))[0] == code
+
+
+def test_a_folder_of_an_earlier_step_is_no_bad_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "records.jsonl").touch()
+    what = ["--training", "--suites=tiny_gpt", "--only=MLP_addition", "-dcpu", "--compilers=inductor"]
+    builds = ["--envs=good=/good/python", "--envs=new=/new/python"]
+    assert main(["--bisect", *builds, *what, f"--output-dir={tmp_path}"]) == CANNOT_JUDGE
+    assert f"error: --output-dir: {tmp_path} holds another run" in capsys.readouterr().err
 
 
 def test_without_times_the_status_is_the_result() -> None:

@@ -76,6 +76,11 @@ def perform(request: tuple[str, RunConfig, Where], argv: Sequence[str]) -> int:
     jobs, console = followed(our_part(config.partition, plan(config))), Console()
     if not jobs:
         return OK if versions != BUILDS else CANNOT_JUDGE
-    builds = config.environments if versions == BUILDS else builds_asked(versions, pip_versions)
-    folder = new_folder(config.output_dir, "bisect").resolve()
-    return (judge if versions == BUILDS else bisect)(builds, jobs, folder, console, run)
+
+    def folder() -> Path:
+        return new_folder(config.output_dir, "bisect").resolve()
+
+    if versions == BUILDS:
+        return judge(jobs, console, lambda: run(folder(), config.environments, jobs.values()))
+    builds = builds_asked(versions, pip_versions)
+    return bisect(builds, jobs, folder(), console, run)
