@@ -40,11 +40,12 @@ def run_result(summary: Summary, gate: Gate) -> GateResult:
 
     ``UsageError`` if the run lacks the data for a gate.
     """
-    return _compile(summary, gate) if gate.kind == "compile" else _of_records(summary, gate)
+    limits = Limits.of(*(comparison.record.job.protocol for comparison in summary.comparisons))
+    result = _compile if gate.kind == "compile" else _of_records
+    return result(summary, gate, gate.share(limits.threshold))
 
 
-def _of_records(summary: Summary, gate: Gate) -> GateResult:
-    share = gate.share(_threshold(summary))
+def _of_records(summary: Summary, gate: Gate, share: float) -> GateResult:
     labels = summary.labels
     passed = [(where(c.record, labels), c) for c in summary.comparisons if c.passed]
     if gate.kind == "memory":
@@ -62,9 +63,8 @@ def _of_records(summary: Summary, gate: Gate) -> GateResult:
     return GateResult(gate=gate, title=title, cases=tuple(cases))
 
 
-def _compile(summary: Summary, gate: Gate) -> GateResult:
+def _compile(summary: Summary, gate: Gate, share: float) -> GateResult:
     """Cold starts of a compiler that take longer in an environment than in the reference environment."""
-    share = gate.share(_threshold(summary))
     labels = summary.labels
     pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
     if not pairs:
@@ -81,10 +81,6 @@ def _compile(summary: Summary, gate: Gate) -> GateResult:
     ]
     title = f"compilations that take longer by more than {share_text(share)}, of {len(pairs)}"
     return GateResult(gate=gate, title=title, cases=tuple(cases))
-
-
-def _threshold(summary: Summary) -> float:
-    return Limits.of(*(comparison.record.job.protocol for comparison in summary.comparisons)).threshold
 
 
 def _same_compiler(pair: CompilePair) -> bool:
