@@ -28,66 +28,27 @@ html_theme = "furo"
 html_extra_path = ["site"]  # index.html leads to README.html
 html_copy_source = False
 
-CONTENTS = """
-```{toctree}
-:hidden:
-:caption: Begin
-
-docs/INSTALL
-docs/GETTING_STARTED
-docs/YOUR_MODEL
-docs/MODELS
-docs/FAQ
-docs/GLOSSARY
-```
-
-```{toctree}
-:hidden:
-:caption: Use
-
-docs/FLAGS
-docs/API
-docs/HOWTO
-docs/DATAFRAMES
-docs/CI
-docs/GPU
-docs/VERSIONS
-docs/FOUND
-docs/RESULTS
-docs/SMALL_SCALE
-```
-
-```{toctree}
-:hidden:
-:caption: Trust
-
-docs/MEASURING
-docs/WHY
-docs/STATISTICS
-docs/PARITY
-docs/BIAS
-docs/RELIABILITY
-docs/PERFORMANCE
-docs/STUDIES
-```
-
-```{toctree}
-:hidden:
-:caption: Build on it
-
-docs/FORMAT
-docs/architecture
-CONTRIBUTING
-docs/RELEASING
-CHANGELOG
-```
-"""
+CONTENTS = {
+    "Begin": "docs/INSTALL docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/FAQ docs/GLOSSARY",
+    "Use": (
+        "docs/FLAGS docs/API docs/HOWTO docs/DATAFRAMES docs/CI docs/GPU docs/VERSIONS docs/FOUND "
+        "docs/RESULTS docs/SMALL_SCALE"
+    ),
+    "Trust": (
+        "docs/MEASURING docs/WHY docs/STATISTICS docs/PARITY docs/BIAS docs/RELIABILITY docs/PERFORMANCE "
+        "docs/STUDIES"
+    ),
+    "Build on it": "docs/FORMAT docs/architecture CONTRIBUTING docs/RELEASING CHANGELOG",
+}
+"""The pages below each caption of the navigation."""
 
 
 def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
     """The navigation, which README has as sentences with links."""
     if docname == root_doc:
-        source[0] += CONTENTS
+        for caption, pages in CONTENTS.items():
+            names = "\n".join(pages.split())
+            source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{names}\n```\n"
 
 
 def name_other_pages(app: Sphinx, docname: str, source: list[str]) -> None:
