@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -128,12 +128,6 @@ class Looked:
         """The metric of the looking copy; 0 without it."""
         value = self.record.metrics.get(name)
         return float(value) if isinstance(value, (int, float)) else 0.0
-
-    def lost(self, *operators: str) -> Iterator[str]:
-        """Those of eager's operators that the compiled step does not call."""
-        for name in operators:
-            if self.ms(f"aten::{name}", compiled=False) and not self.ms(f"aten::{name}"):
-                yield name
 
 
 def _events(record: Record, name: str) -> dict[str, float]:

@@ -30,4 +30,6 @@ def settings(looked: Looked) -> tuple[str, ...]:
 def _lost(looked: Looked) -> tuple[str, ...]:
     """The operators that only eager has, but for the softmax of attention that was fused."""
     fused = looked.ms(FUSED) > looked.ms(FUSED, compiled=False) == 0
-    return tuple(name for name in looked.lost(*OPERATORS) if not (fused and name == "_softmax"))
+    operators = (name for name in OPERATORS if not (fused and name == "_softmax"))
+    events = ((name, f"aten::{name}") for name in operators)
+    return tuple(n for n, event in events if looked.ms(event, compiled=False) and not looked.ms(event))
