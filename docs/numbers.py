@@ -125,9 +125,8 @@ def of_all(even: Paying) -> str:
 def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
     """The rows of README's table, of models in one suite."""
     for mode in MODES:
-        if (group := numbers.groups.get(("inductor", suite, mode))) is None:
-            continue
-        median = numbers.of("inductor", suite, mode)["speedup"].median()
+        key = "inductor", suite, mode
+        group, median = numbers.groups[key], numbers.of(*key)["speedup"].median()
         even = group.break_even
         yield (
             f"| {suite}, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_of(group)} "
@@ -395,10 +394,8 @@ def two_runs() -> str:
             low, high = change.interval
             counts[mode] += 1
             beyond[mode] += not low <= 0 <= high
-            assert verdict(change, change.p_value, Limits.of(Protocol())) not in (
-                Verdict.FASTER,
-                Verdict.SLOWER,
-            )
+            called = verdict(change, change.p_value, Limits.of(Protocol()))
+            assert called not in (Verdict.FASTER, Verdict.SLOWER)
     (count,) = {*counts.values()}
     inference, training = (f"{100 * beyond[mode] / count:.1f} %" for mode in MODES)
     return (
