@@ -146,9 +146,8 @@ def _ms(time: float | None, factor: Estimate | None) -> str:
 
 
 def _columns(changes: RunChanges) -> dict[str, Callable[[Change], str]]:
-    names = _names(changes)
     return {
-        "model": lambda change: names[id(change)],
+        "model": _name(changes),
         "compiler": lambda change: plain(change.first.compiler),
         **(SIDE_BY_SIDE if changes.paired else {}),
         "change of speedup\n[95 % interval]": lambda change: estimate_text(change.speedup),
@@ -169,19 +168,17 @@ def _table(title: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row]
     return Table(title=title, header=tuple(columns), rows=cells).filled()
 
 
-def _names(changes: RunChanges) -> dict[int, str]:
+def _name(changes: RunChanges) -> Callable[[Change], str]:
     """The model, with those conditions in which others of its name differ."""
-    values: dict[tuple[str, str], set[str]] = {}
-    for change in changes.changes:
-        for condition, value in change.first.conditions.items():
-            values.setdefault((change.first.name, condition), set()).add(value)
-    texts = {}
-    for change in changes.changes:
-        known = [(values[change.first.name, n], n, value) for n, value in change.first.conditions.items()]
-        different = [v for every, n, v in known if len(every) > 1 and v and n != "compiler"]
-        inside = f" ({', '.join(different)})" if different else ""
-        texts[id(change)] = plain(f"{change.first.name}{inside}")
-    return texts
+    known = {(c.first.name, *condition) for c in changes.changes for condition in c.first.conditions.items()}
+    values = Counter((model, condition) for model, condition, _ in known)
+
+    def name(change: Change) -> str:
+        model, conditions = change.first.name, change.first.conditions.items()
+        different = [v for n, v in conditions if v and n != "compiler" and values[model, n] > 1]
+        return plain(f"{model} ({', '.join(different)})" if different else model)
+
+    return name
 
 
 def _verdicts(changes: RunChanges) -> str:
