@@ -50,6 +50,8 @@ from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.decision import difference, verdict
 from runner.analysis.verdicts.family import assumed_today
+from runner.reports.parts.averages import mean_text
+from runner.reports.parts.grid import optional
 from runner.runs.why.words import overview, overview_text
 from runner.store.record_file import read_records
 
@@ -109,17 +111,9 @@ class Numbers:
         return [*decided, sum(group.verdicts.values()) - sum(decided)]
 
 
-def mean_of(group: GroupSummary) -> str:
-    return speedup_text(group.mean.value, group.mean.low, group.mean.high)
-
-
-def steps(median: float | None) -> str:
-    return MISSING if median is None else steps_text(median)
-
-
 def of_all(even: Paying) -> str:
     """The median over all models."""
-    return "open" if even.open else steps(even.median)
+    return "open" if even.open else optional(even.median, steps_text)
 
 
 def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
@@ -129,9 +123,9 @@ def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
         group, median = numbers.groups[key], numbers.of(*key)["speedup"].median()
         even = group.break_even
         yield (
-            f"| {suite}, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_of(group)} "
+            f"| {suite}, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_text(group.mean)} "
             f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models} after "
-            f"{steps(even.median_of_paying)}; over all models {of_all(even)} |"
+            f"{optional(even.median_of_paying, steps_text)}; over all models {of_all(even)} |"
         )
 
 
@@ -171,9 +165,10 @@ def average_row(numbers: Numbers, label: str, key: tuple[str, str, str]) -> str:
     even = group.break_even
     return (
         f"| {label} | {group.passed}/{group.total} "
-        f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x | {mean_of(group)} "
-        f"| {low:.2f}{DASH}{high:.2f} | {'/'.join(map(str, numbers.counts(group)))} "
-        f"| {even.pays} of {even.models}, {steps(even.median_of_paying)}; {of_all(even)} |"
+        f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x "
+        f"| {mean_text(group.mean)} | {low:.2f}{DASH}{high:.2f} "
+        f"| {'/'.join(map(str, numbers.counts(group)))} "
+        f"| {even.pays} of {even.models}, {optional(even.median_of_paying, steps_text)}; {of_all(even)} |"
     )
 
 
