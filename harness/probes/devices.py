@@ -1,4 +1,4 @@
-"""``python -m harness.probes.devices cuda:0``: the devices that torch cannot use, and why, as JSON."""
+"""``python -m harness.probes.devices cuda:0``: why torch cannot use a device, or its name, as JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from harness.devices import named
 from harness.probes.answering import answer
 
 
-def missing(names: Iterable[str]) -> dict[str, str]:
-    """Of these devices, those that torch cannot use -> the reason."""
-    return {name: why for name in names if (why := named(name).why_unusable())}
+def asked(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """``missing``: devices that torch cannot use -> the reason; ``models``: others -> the vendor's name."""
+    devices = {name: named(name) for name in names}
+    missing = {name: why for name, device in devices.items() if (why := device.why_unusable())}
+    usable = ((name, device.model()) for name, device in devices.items() if name not in missing)
+    return {"missing": missing, "models": {name: model for name, model in usable if model}}
 
 
 if __name__ == "__main__":
-    answer(lambda: missing(sys.argv[1:]))
+    answer(lambda: asked(sys.argv[1:]))

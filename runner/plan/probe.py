@@ -49,11 +49,16 @@ def limit_for(protocol: Protocol) -> float:
 
 def missing_devices(devices: Sequence[str]) -> dict[str, str]:
     """Missing device -> reason. Raises ``UsageError`` if torch cannot be imported."""
+    return devices_here(devices)["missing"]
+
+
+def devices_here(devices: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The answer of ``harness.probes.devices``. Raises ``UsageError`` if torch cannot be imported."""
     try:
         answer = _ask("harness.probes.devices", devices)
     except NoAnswer as error:
         raise UsageError(f"--devices: {_without_torch(error)}") from None
-    return {str(device): str(why) for device, why in answer.items()}
+    return {what: {str(device): str(text) for device, text in of.items()} for what, of in answer.items()}
 
 
 def _without_torch(error: NoAnswer) -> str:

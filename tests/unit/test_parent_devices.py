@@ -60,7 +60,7 @@ def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) 
         asked.append(given)
         if "cuda" not in given[1]:
             raise probe.NoAnswer("ModuleNotFoundError", missing="torch")
-        return {"cuda": NONE}
+        return {"missing": {"cuda": NONE}, "models": {}}
 
     monkeypatch.setattr(probe, "_ask", answer)
     assert probe.missing_devices(["cpu", "cuda"]) == {"cuda": NONE}

@@ -132,6 +132,23 @@ def test_a_run_is_not_continued_with_another_torch(
     assert "has results" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("here", ["A card", "Another card"])
+def test_a_run_is_not_continued_on_another_card(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: str
+) -> None:
+    monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
+    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
+    monkeypatch.setattr("runner.cli.actions.measure.devices_here", lambda _: {"models": {"cuda": here}})
+    monkeypatch.setattr("runner.plan.possible.missing_devices", lambda _: {"cuda": "it is gone"})
+    job = make_job("m", device="cuda")
+    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
+    measured = make_record(job, "inductor")
+    folder.append(replace(measured, environment={**measured.environment, "device_name": "A card"}))
+    assert main(["--resume", str(folder.path)]) == 2
+    said = "has results of device_name A card, and this is device_name Another card; measure"
+    assert (said in capsys.readouterr().err) is (here == "Another card")
+
+
 @pytest.mark.parametrize(("threads", "refused"), [(None, True), (2, False)])
 def test_a_run_is_not_continued_where_torch_chooses_other_threads(
     tmp_path: Path,

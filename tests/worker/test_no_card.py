@@ -73,7 +73,7 @@ def test_torchs_reason_and_the_driver_are_told(monkeypatch: pytest.MonkeyPatch) 
         f"{NONE}: CUDA initialization: The NVIDIA driver on your system is too old (found version 12040); "
         "the driver is 550.54.15, and CUDA 13.2 needs 580 or newer"
     )
-    assert probe.missing(["cuda"]) == {"cuda": says}
+    assert probe.asked(["cuda"]) == {"missing": {"cuda": says}, "models": {}}
     assert smoke.refusal("cuda", None) == (
         f"--devices: cuda is not there ({says}); --devices=cpu has the CPU stand in"
     )
@@ -84,7 +84,7 @@ def test_a_card_without_kernels_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(devices.Cuda, "count", lambda _: 1)
     monkeypatch.setattr(devices.Cuda, "open", refusing(error))
     says = "its first operation fails: CUDA error: no kernel image is available for execution on the device"
-    assert probe.missing(["cuda"])["cuda"].startswith(says)
+    assert probe.asked(["cuda"])["missing"]["cuda"].startswith(says)
 
 
 @pytest.mark.parametrize(

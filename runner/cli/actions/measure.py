@@ -24,6 +24,7 @@ from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.possible import WHERE_IT_BEGAN, check_hardware, check_jobs, possible_here
+from runner.plan.probe import devices_here
 from runner.plan.settings import listed, read, row_at, value_of, words
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
 
 def _check_same_machine(folder: RunFolder) -> None:
-    """``UsageError`` for results of another processor, torch or choice of threads, as ``--merge`` has."""
+    """``UsageError`` for results of another processor, device, torch or choice of threads."""
     from runner.engine.processes import PROCESS_FILES
     from runner.store.record_file import read_records
     from runner.store.run_folder import listed as items_of
@@ -169,7 +170,11 @@ def _check_same_machine(folder: RunFolder) -> None:
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
     known = [record for path in paths for record in read_records(path).records]
     in_ours = [record for record in known if not record.job.environments]
-    for name, records, here in (("cpu", known, cpu_model()), ("torch", in_ours, version_of("torch"))):
+    devices = {record.job.device for record in in_ours if of(record.job.device).accelerated}
+    models = devices_here(sorted(devices))["models"] if devices else {}
+    facts_here = [("cpu", known, cpu_model()), ("torch", in_ours, version_of("torch"))]
+    facts_here += [("device_name", [r for r in in_ours if r.job.device == d], m) for d, m in models.items()]
+    for name, records, here in facts_here:
         facts = {record.environment.get(name) for record in records} - {None}
         # the version that a wheel from PyPI states has no local part, such as +cu128
         others = sorted(f"{name} {fact}" for fact in facts if here not in (fact, str(fact).partition("+")[0]))
