@@ -17,7 +17,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from harness.schema import Job, Record  # noqa: E402 - the path comes first
+from harness.backends.settings.candidates import named  # noqa: E402 - the path comes first
+from harness.schema import Job, Record  # noqa: E402
 from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
@@ -33,7 +34,7 @@ USUAL = ("training", "float32")  # not in the names of folders
 def why_of(folder: Path) -> Why | None:
     """The explanation that the records of this folder give."""
     looked = Looked.of(_records(folder, LOOK)[0])
-    job = replace(looked.record.job, candidates=(looked.plain,))
+    job = replace(looked.record.job, candidates=(named(looked.compiler, looked.settings),))
 
     def measured(_: Job, part: str) -> Sequence[Record]:
         return _records(folder, part)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.backends.settings.candidates import named, parts_of
+from harness.backends.settings.candidates import parts_of
 from harness.schema import Record
 
 STEP = "step"  # the whole step among the events of harness.metrics.trace
@@ -69,11 +69,6 @@ class Looked:
     @property
     def compiler(self) -> str:
         return parts_of(self.record.candidate)[0]
-
-    @property
-    def plain(self) -> str:
-        """The candidate that this is a second copy of."""
-        return named(self.compiler, self.settings)
 
     @property
     def settings(self) -> tuple[str, ...]:
