@@ -90,12 +90,9 @@ def check_where(where: Where, config: RunConfig) -> None:
         and autotunes(config.compilers, config.options.inductor_config)
     ):
         raise UsageError("max-autotune measures kernels, beside no other job; leave --prepare-ahead out")
-    for flag, runs in (
-        ("--compile-runs", config.extras.compile_runs),
-        ("--start-up", config.extras.start_up),
-        ("--shapes", bool(config.extras.shapes)),
-    ):
-        if runs and several:
+    for name in ("compile_runs", "start_up", "shapes"):
+        if several and getattr(config.extras, name):
+            flag = _name(FLAGS, f"extras.{name}")
             raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
 
 
