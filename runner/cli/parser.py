@@ -119,7 +119,7 @@ def _examples() -> str:
     if in_clone():
         return text
     text = re.sub(r"python suites/(\w+)\.py", r"python runner.py --suites=\1", text)
-    text = text.replace("by the suite's script, exactly", "exactly")
+    text = text.replace("one model by the suite's script", "one model")
     return text.replace("python runner.py", " ".join(program()))
 
 

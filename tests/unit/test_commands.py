@@ -15,6 +15,7 @@ from harness.codec import from_json
 from harness.protocol import AUTO
 from harness.schema import Job, Protocol
 from runner.cli.commands import job_command
+from runner.cli.parser import build_parser
 from runner.plan.config import QUICK, USUAL
 from runner.store import invocation
 from tests.command_line import config_of_words, planned
@@ -51,6 +52,10 @@ def test_where_it_is_installed_the_command_is_torchduet(monkeypatch: pytest.Monk
     monkeypatch.setattr(invocation, "_installed", lambda: True)
     assert job_command(job).startswith("torchduet --suites=ops --training ")
     assert job_command(own).startswith("torchduet --model=package.module:make --training ")
+    monkeypatch.setattr("runner.cli.parser.in_clone", lambda: False)
+    examples = str(build_parser().epilog)
+    assert "torchduet --suites=tiny_gpt --training --bfloat16" in examples
+    assert "suite's script" not in examples
 
 
 # -- the runs that are committed ------------------------------------------------
