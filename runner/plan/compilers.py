@@ -123,11 +123,16 @@ def named_compilers(chosen: Sequence[str], name_of_flag: str) -> tuple[tuple[str
     return names, {label: source for source, label in labels.items()}
 
 
-def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[Job, ...]:
+LEAVE_OUT = "leave it out, or add --skip-unavailable"
+
+
+def with_availability(
+    jobs: tuple[Job, ...], ask: Ask, *, skip: bool, instead: str = LEAVE_OUT
+) -> tuple[Job, ...]:
     """The jobs, with the reason for each candidate that cannot be used here in ``unavailable``.
 
-    Raises ``UsageError`` for the first such candidate, unless ``skip``. Starts an interpreter only if a
-    chosen compiler may be missing.
+    Raises ``UsageError`` for the first such candidate, unless ``skip``. ``instead``: the advice then. Starts
+    an interpreter only if a chosen compiler may be missing.
     """
     ask = cache(ask)
     checked = []
@@ -142,7 +147,7 @@ def with_availability(jobs: tuple[Job, ...], ask: Ask, *, skip: bool) -> tuple[J
                 raise UsageError(f"--{which}: {usable.why_not}")
             why = usable.refusal(name, job.case.mode.value)
             if why is not None and not skip:
-                raise UsageError(f"--compilers: {why}; leave it out, or add --skip-unavailable")
+                raise UsageError(f"--compilers: {why}; {instead}")
             if why is not None:
                 refused[name] = why
         checked.append(dataclasses.replace(job, unavailable=refused) if refused else job)

@@ -14,7 +14,7 @@ from harness.settings import is_own_model
 from harness.shapes.sizes import largest_case
 from runner.errors import UsageError
 from runner.labels import counted
-from runner.plan.compilers import with_availability
+from runner.plan.compilers import LEAVE_OUT, with_availability
 from runner.plan.config import RunConfig
 from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wrong
 
@@ -22,11 +22,14 @@ WHERE_IT_BEGAN = "go on where the run began, or on a machine like it"
 """The advice to a run that goes on where it cannot."""
 
 
-def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, skip: bool) -> tuple[Job, ...]:
-    """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run."""
+def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, instead: str = LEAVE_OUT) -> tuple[Job, ...]:
+    """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run.
+
+    ``instead``: the advice where a compiler cannot be used.
+    """
     check_hardware(jobs)
     if not config.environments:
-        jobs = with_availability(jobs, asking_for(jobs), skip=skip)
+        jobs = with_availability(jobs, asking_for(jobs), skip=config.skip_unavailable, instead=instead)
     check_jobs(jobs)
     return jobs
 

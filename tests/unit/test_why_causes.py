@@ -12,6 +12,7 @@ from rich.console import Console
 from harness.schema import Job, Mode, Record, Scalar, Status
 from runner.cli.main import main
 from runner.errors import UsageError
+from runner.plan.compilers import Usable
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why, tuning, winner
 from runner.runs.why.causes import causes
 from runner.runs.why.explain import (
@@ -379,6 +380,19 @@ def test_a_part_of_the_plan_is_explained_alone(monkeypatch: pytest.MonkeyPatch, 
         parts.append({*asked})
     assert all(parts)
     assert not parts[0] & parts[1]
+
+
+def test_a_compiler_that_is_not_here_is_refused_without_a_flag_that_is_refused_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = Usable(what="", why_not="tvm is not installed", modes=())
+    monkeypatch.setattr("runner.plan.possible.asking_for", lambda _: lambda *_: {"tvm": missing})
+    for action in ("--why", "--tune"):
+        assert main([action, "--inference", "--suites=tiny_gpt", "-dcpu", "--compilers=tvm"]) == 2
+        said = capsys.readouterr().err
+        assert said.endswith(
+            "--compilers: tvm cannot be used here: tvm is not installed; name another compiler\n"
+        )
 
 
 def test_with_a_damaged_file_of_calibrations_nothing_is_written(

@@ -122,7 +122,7 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
 
         whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
     if request.where.executor == "local":  # the plan of a part has what is unavailable in all parts
-        whole = possible_here(config, whole, skip=config.skip_unavailable)
+        whole = possible_here(config, whole)
     jobs = our_part(config.partition, whole)
     if not jobs:
         return OK, None

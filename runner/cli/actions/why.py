@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from runner.runs.why.explain import Why
 
 DEFAULT = "inductor"
+ANOTHER = "name another compiler"
 _action = partial(flag, group=Group.ACTIONS)
 WHY = _action("--why", help="explain the speed of one compiler on the chosen models: docs/WHY.md")
 TUNE = _action(
@@ -72,12 +73,13 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
 
     measure_request, asks_why = request
     config, console = measure_request.config, Console()
-    jobs = possible_here(config, our_part(config.partition, plan(config)), skip=False)
+    jobs = possible_here(config, our_part(config.partition, plan(config)), instead=ANOTHER)
     if not jobs:
         return OK
     if not asks_why:  # a compiler that takes no settings is refused before anything is measured
-        tried = [(job, with_setting(job.candidates[0], tuning(job)[0].settings[0])) for job in jobs]
-        possible_here(config, tuple(replace(job, candidates=(name,)) for job, name in tried), skip=False)
+        names = [with_setting(job.candidates[0], tuning(job)[0].settings[0]) for job in jobs]
+        tried = tuple(replace(job, candidates=(name,)) for job, name in zip(jobs, names, strict=True))
+        possible_here(config, tried, instead=ANOTHER)
     read_calibrations()  # a file that cannot be used is named before anything is written
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
     whys: list[Why] = []

@@ -8,7 +8,7 @@ from functools import partial
 
 from harness.schema import Environment, Job, of_environment
 from runner.errors import UsageError
-from runner.plan.compilers import Usable, with_availability
+from runner.plan.compilers import LEAVE_OUT, Usable, with_availability
 from runner.plan.environments.spec import EnvSpec
 
 EAGER = "eager"
@@ -70,9 +70,7 @@ def in_environments(
             }
             if len(reasons) == len(environments) and not skip:
                 why = next(iter(reasons.values()))
-                raise UsageError(
-                    f"--compilers: in every environment {why}; leave it out, or add --skip-unavailable"
-                )
+                raise UsageError(f"--compilers: in every environment {why}; {LEAVE_OUT}")
             refused.update(reasons)
         candidates = candidates_in(job.candidates, environments)
         placed.append(replace(job, candidates=candidates, environments=environments, unavailable=refused))
