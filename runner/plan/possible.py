@@ -5,10 +5,10 @@ The parent does not import torch. A worker's interpreter answers where torch is 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from harness.devices import of
+from harness.hardware.cpus import usable_cpus
 from harness.schema import Case, Job
 from harness.settings import is_own_model
 from harness.shapes.sizes import largest_case
@@ -44,10 +44,10 @@ def check_hardware(jobs: Sequence[Job], *, instead: str = "use --devices=cpu") -
 
 
 def check_threads(threads: int | None, flag: str = "--threads") -> None:
-    """Raises ``UsageError`` for more threads than CPUs: their waiting times would be measured."""
-    cpus = os.cpu_count()
-    if threads is not None and cpus is not None and threads > cpus:
-        raise UsageError(f"{flag}: {threads} is more than the {counted(cpus, 'CPU')} of this machine")
+    """Raises ``UsageError`` for more threads than usable CPUs: their waiting times would be measured."""
+    cpus = len(usable_cpus())
+    if threads is not None and threads > cpus:
+        raise UsageError(f"{flag}: {threads} is more than the {counted(cpus, 'usable CPU')} of this machine")
 
 
 def check_devices(devices: Sequence[str], instead: str = "use --devices=cpu") -> None:

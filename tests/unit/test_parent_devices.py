@@ -69,6 +69,13 @@ def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [("harness.probes.devices", ["cpu", "cuda"]), ("harness.probes.devices", ["xpu"])]
 
 
+def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(possible, "usable_cpus", lambda: (3, 5))
+    possible.check_threads(2)
+    with pytest.raises(UsageError, match=r"^--threads: 3 is more than the 2 usable CPUs of this machine$"):
+        possible.check_threads(3)
+
+
 def usable(device_type: str, names: Sequence[str], *_: object, **__: object) -> Mapping[str, Usable]:
     why = None if device_type == "cpu" else "tvm is not installed (pip install apache-tvm)"
     return {name: Usable(what="", why_not=why, modes=()) for name in names}
