@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 from harness import devices
@@ -13,7 +13,7 @@ from harness.backends import with_ranks
 from harness.backends.settings.candidates import compiler_of, named, parts_of
 from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
-from harness.settings import Given
+from harness.settings import Given, is_own_model
 from runner.errors import UsageError
 from runner.plan import allocators
 from runner.plan.compilers import (
@@ -94,6 +94,15 @@ def check_where(where: Where, config: RunConfig) -> None:
         if several and getattr(config.extras, name):
             flag = _name(FLAGS, f"extras.{name}")
             raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
+
+
+def idle(given: Given, config: RunConfig) -> Iterator[str]:
+    """What was typed and does nothing. No errors: the commands that records print have it, too."""
+    for what, (has_it, settings) in IDLE.items():
+        for path, _, value in (setting.partition("=") for setting in settings if has_it(config)):
+            keys = {flag.key for flag in row_at(RunConfig, path).flags} & given.keys()
+            if any(value in ("", given[key]) for key in keys):
+                yield f"{_name(FLAGS, path, value or None)} does nothing with {what}"
 
 
 def check(config: RunConfig, names: Names = FLAGS) -> None:
@@ -279,3 +288,19 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
 }
 """The sentence about a wrong configuration, and whether a configuration is wrong in this way."""
+
+IDLE: dict[str, tuple[Callable[[RunConfig], bool], tuple[str, ...]]] = {
+    "models of your own alone": (lambda c: all(map(is_own_model, c.suites)), ("changes.scale",)),
+    "eager alone": (
+        lambda c: c.compilers == ("eager",),
+        ("extras.compile_runs", "extras.start_up", "extras.shapes"),
+    ),
+    "--accuracy": (
+        lambda c: not (c.protocol.performance or c.extras.shapes),  # --shapes has processes of its own
+        (
+            *("protocol.repeat", "protocol.ci_width", "protocol.cold_cache", "protocol.processes"),
+            "extras.allocator=both",
+        ),
+    ),
+}
+"""With what settings do nothing: whether a configuration has it, and these settings."""

@@ -198,6 +198,34 @@ def test_bad_input_names_what_is_wrong(words: str, says: str) -> None:
         parsed(shlex.split(words))
 
 
+IDLE = [
+    (
+        "--training --model=mine.models:make --scale=tiny",
+        "--scale does nothing with models of your own alone",
+    ),
+    ("--training --model=mine.models:make --suites=ops --scale=tiny", ""),
+    ("--training --accuracy -n5", "-n/--repeat does nothing with --accuracy"),
+    ("--training --accuracy --quick --precision=5%", "--ci-width does nothing with --accuracy"),
+    ("--training --accuracy --cold-cache", "--cold-cache does nothing with --accuracy"),
+    ("--training --accuracy --processes=3", "--processes does nothing with --accuracy"),
+    ("--training --accuracy --allocator=both", "--allocator=both does nothing with --accuracy"),
+    ("--training --accuracy --allocator=system", ""),
+    ("--training --accuracy --quick", ""),
+    ("--training --accuracy --shapes=batch=1,2 --processes=3", ""),
+    ("--training --performance -n5 --processes=3 --allocator=both", ""),
+    ("--training --compilers=eager --shapes=batch=1,2", "--shapes does nothing with eager alone"),
+    ("--training --compilers=eager --cold-start-latency", "--compile-runs does nothing with eager alone"),
+    ("--training --compilers=eager,eager --start-up=1", "--start-up does nothing with eager alone"),
+    ("--training --compilers=eager,inductor --start-up=1", ""),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), IDLE)
+def test_a_flag_that_does_nothing_is_named(words: str, says: str) -> None:
+    _, request = parsed(shlex.split(f"{words} -dcpu"))
+    assert " and ".join(request.notes) == says
+
+
 def test_a_long_value_is_cut_in_the_message() -> None:
     with pytest.raises(UsageError) as raised:
         config("-k", "a" * 90_000 + "(")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -19,7 +20,7 @@ from runner.cli.actions.compare import ACCEPT, FAIL_ON
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import FORMAT, formats_asked
 from runner.errors import UsageError
-from runner.plan.checks import check_where, run_config, where_asked
+from runner.plan.checks import check_where, idle, run_config, where_asked
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
@@ -50,6 +51,7 @@ class MeasureRequest:
     formats: frozenset[str] | None  # None: all
     gates: tuple[Gate, ...] = ()
     accepted: tuple[Accepted, ...] = ()
+    notes: tuple[str, ...] = ()  # on the flags
 
 
 def parse(given: Given) -> MeasureRequest:
@@ -77,7 +79,8 @@ def refuse_unused(given: Given, action: str) -> None:
 def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
     """The request of a command that measures, also where it only lists what it would measure."""
     config = run_config(given, mode_required=mode_required)
-    return MeasureRequest(config=config, where=where_asked(given, config), formats=formats_asked(given))
+    where, notes = where_asked(given, config), tuple(idle(given, config))
+    return MeasureRequest(config=config, where=where, formats=formats_asked(given), notes=notes)
 
 
 def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
@@ -131,6 +134,8 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about}, more)
+        for note in request.notes:
+            print(f"note: {note}", file=sys.stderr)
         return measure(folder, jobs, console, executor, request.formats), folder
 
 
