@@ -156,7 +156,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
             return
         held = resident_bytes(self._process.pid)
         if held > self._max_memory:
-            sizes = f"{bytes_text(held)} held, --max-memory is {bytes_text(self._max_memory)}"
+            sizes = f"{held / 1e9:.3g} GB held, --max-memory is {self._max_memory / 1e9:.3g} GB"
             raise self._ended(Status.OOM, "out of memory", f"out of memory ({sizes})")
 
     def _ended(self, status: Status, kind: str, why: str) -> WorkerLost:
@@ -207,11 +207,6 @@ def resident_bytes(pid: int) -> int:
         except psutil.Error:
             continue  # the process has ended
     return total
-
-
-def bytes_text(count: float) -> str:
-    """``1.5 GB``"""
-    return f"{count / 1e9:.3g} GB"
 
 
 def shorten(log: Path) -> None:
