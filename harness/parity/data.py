@@ -81,7 +81,8 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
     try:
         with torch.no_grad():
             rolled = data.neighbor if data.constant else 0
-            inputs = (data.inputs or rolled) and change_tensors(program.given(), rolled, program.target)
+            targets = [share[2] for share in program.shares] or program.target
+            inputs = (data.inputs or rolled) and change_tensors(program.given(), rolled, targets)
             changed = [INPUTS] if inputs else []
             if data.weights:
                 undo.extend(_change_weights(module))  # one by one: a weight may not take the change

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from harness.parity.data import Data, placed
 from harness.schema import Protocol
 from harness.timing.workbench import Workbench
 from harness.worker.ranks.variants import Bench
@@ -55,6 +56,20 @@ def test_each_rank_has_inputs_of_its_own_and_all_ranks_the_same_inputs_of_all() 
             torch.testing.assert_close(ours[0][0], first[0][0], rtol=0, atol=0)
     inputs = [share[0][0] for share in programs[0].shares]
     assert not any(torch.equal(inputs[a], inputs[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_labels_of_two_classes_are_each_ranks_own_and_change_on_other_data() -> None:
+    job = make_job(candidates=("eager",), protocol=Protocol(ddp=2, threads=1))
+    labels = torch.tensor([0, 1, 1, 0, 0, 0, 1, 0])
+    loss = nn.functional.cross_entropy
+    workload = Workload(module=nn.Linear(4, 2), args=(torch.randn(8, 4),), target=labels, loss=loss)
+    variant = Bench(job, CPU, workload, ranks=2).variant()
+    first, second = (share[2] for share in variant.program.shares)
+    ours, theirs = first.clone(), second.clone()
+    assert not torch.equal(ours, theirs)
+    with placed(variant, Data(inputs=True)):
+        assert not torch.equal(first, ours)
+        assert not torch.equal(second, theirs)
 
 
 def test_the_reference_averages_the_gradients_of_all_ranks_and_keeps_the_rest_of_rank_0() -> None:

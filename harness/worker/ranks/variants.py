@@ -128,7 +128,7 @@ class Bench(Workbench):
         own = program.args, dict(program.kwargs), program.target
         shares = [own, *(fresh_copy(own, self.device, None) for _ in range(1, self._ranks))]
         with torch.no_grad():
-            moved = [change_tensors(share, rank) for rank, share in enumerate(shares[1:], 1)]
+            moved = [change_tensors(share, rank, share[2]) for rank, share in enumerate(shares[1:], 1)]
         said = f"{self._ranks} processes average their gradients (DistributedDataParallel); "
         said += "each has inputs of its own" if all(moved) else "all have the same inputs"
         given = dict(zip(("args", "kwargs", "target"), shares[self._rank], strict=True))
