@@ -185,6 +185,14 @@ def greedy(
     return {"tokens": torch.cat(chosen, dim=1), **kept}
 
 
+def _workload(decoder: CachedDecoder, most: int | None, new_tokens: int, *args: Tensor) -> Workload:
+    """Greedy generation. ``most``: the tokens that the model has room for. ``ValueError`` for more."""
+    length = decoder.length
+    if most is not None and length > most:
+        raise ValueError(f"{type(decoder.model).__name__} has room for {most} tokens, not for {length}")
+    return Workload(module=decoder.eval(), args=args, drive=partial(greedy, new_tokens))
+
+
 def causal_workload(
     model: nn.Module, prompt_tokens: int, new_tokens: int, batch_size: int, vocab_size: int
 ) -> Workload:
@@ -197,12 +205,8 @@ def causal_workload(
         raise ValueError(f"{type(model).__name__} has no static KV cache")
     static_layers(model.config, length)
     most = getattr(model.config, "max_position_embeddings", None)
-    if most is not None and length > most:
-        raise ValueError(f"{type(model).__name__} has room for {most} tokens, not for {length}")
     prompt = torch.randint(vocab_size, (batch_size, prompt_tokens))
-    return Workload(
-        module=CausalDecoder(model, length).eval(), args=(prompt,), drive=partial(greedy, new_tokens)
-    )
+    return _workload(CausalDecoder(model, length), most, new_tokens, prompt)
 
 
 # -- transcription by Whisper: sound is encoded once, then tokens are generated ----------------
@@ -258,15 +262,8 @@ def whisper_workload(model: nn.Module, prompt_tokens: int, new_tokens: int, batc
     ``ValueError`` if it has no room for so many tokens.
     """
     config: Any = model.config
-    length = prompt_tokens + new_tokens
-    if length > config.max_target_positions:
-        most = f"room for {config.max_target_positions} tokens"
-        raise ValueError(f"{type(model).__name__} has {most}, not for {length}")
     first = min(config.decoder_start_token_id, config.vocab_size - 1)  # a cut vocabulary may lack it
     start = torch.full((batch_size, prompt_tokens), first)
     features = torch.randn(batch_size, config.num_mel_bins, 2 * config.max_source_positions)
-    return Workload(
-        module=WhisperTranscriber(model, length).eval(),
-        args=(start, features),
-        drive=partial(greedy, new_tokens),
-    )
+    decoder = WhisperTranscriber(model, prompt_tokens + new_tokens)
+    return _workload(decoder, config.max_target_positions, new_tokens, start, features)

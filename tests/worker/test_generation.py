@@ -184,6 +184,15 @@ def test_a_state_space_model_is_refused() -> None:
         causal_workload(model, 4, 4, 1, 16)
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "whisper"])
+def test_more_tokens_than_a_model_has_room_for_are_refused(name: str) -> None:
+    read = 1 if name == "whisper" else generators.PROMPT
+    with torch.device("meta"):
+        assert workload(name, 32 - read).args
+        with pytest.raises(ValueError, match=r"^\w+ has room for 32 tokens, not for 33$"):
+            workload(name, 33 - read)
+
+
 def test_transformers_without_static_layers_are_refused_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
