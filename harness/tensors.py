@@ -14,7 +14,7 @@ Tensors = Mapping[str, torch.Tensor]
 """By name."""
 IMAGE_DIMENSIONS = 4  # of what has a channels-last order
 DEEPEST = 8  # containers inside each other: an object may contain itself
-NO_RESULTS = (torch.Tensor, torch.nn.Module, type, ModuleType, FunctionType)
+NO_RESULTS = (torch.nn.Module, type, ModuleType, FunctionType)
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -59,6 +59,9 @@ def named_leaves(
 
     Of these, such as a cache of keys and values, it yields tensors only.
     """
+    if isinstance(value, torch.Tensor):  # first: Dynamo before torch 2.6 cannot trace is_dataclass
+        yield name, value
+        return
     inside: Iterable[tuple[Any, Any]]
     if isinstance(value, Mapping):
         inside = value.items()

@@ -16,12 +16,13 @@ from torch.nn import functional
 
 from harness.loading import given
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
+from harness.loading.losses import REDUCTIONS, loss_of_output
 from harness.precision import precision
 from harness.schema import Protocol, Record, Status
 from harness.workload import Workload
 from runner.errors import UsageError
 from tests.factories import known, sampled
-from tests.worker.planted import CPU, Of
+from tests.worker.planted import CPU, Of, refusing
 from torchduet import compare
 
 CHECK = Protocol(performance=False)
@@ -170,6 +171,33 @@ def test_the_loss_that_is_chosen_is_said() -> None:
         record = record_of(nn.Linear(8, 4), **more)
         assert record.status is Status.PASS
         assert "no loss" not in str(record.model)
+
+
+@pytest.mark.parametrize("loss", [loss_of_output, *REDUCTIONS.values()])
+def test_our_own_losses_ask_of_tensors_nothing_that_breaks_a_graph(
+    loss: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dynamo does not trace ``is_dataclass`` before torch 2.6."""
+    x = torch.ones(2, requires_grad=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(dataclasses, "is_dataclass", refusing(AssertionError("the graph breaks")))
+        losses = [loss(output, None).detach() for output in (x, (x, x), {"logits": x, "others": [x]})]
+    assert len(losses) == 3
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        (torch.arange(3), "the output has no floating tensor that a loss could be made of"),
+        ({"text": "none"}, "the output has no floating tensor that a loss could be made of"),
+        (torch.ones(3), "no floating tensor of the output depends on a weight or an input that does"),
+    ],
+    ids=["integers", "text", "constant"],
+)
+def test_an_output_of_which_no_loss_can_be_made_is_named(output: Any, says: str) -> None:
+    for loss in (loss_of_output, *REDUCTIONS.values()):
+        with pytest.raises(ValueError, match=says):
+            loss(output, None)
 
 
 # -- inputs -------------------------------------------------------------------
