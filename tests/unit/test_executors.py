@@ -265,6 +265,15 @@ def test_without_ray_or_a_cluster_there_is_a_sentence(
     assert ended == [True] * there
 
 
+def test_the_address_of_a_client_of_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace())
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    where = Where(executor="ray", ray_address="ray://h:10001")
+    says = "^--ray-address: give the cluster's own address, such as 10.0.0.1:6379, not ray://$"
+    with pytest.raises(UsageError, match=says), opened(where, [work("m", "cpu").job]):
+        pass
+
+
 # -- what a person sees -------------------------------------------------------------
 
 

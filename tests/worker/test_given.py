@@ -17,11 +17,12 @@ from torch.nn import functional
 from harness.loading import given
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
 from harness.loading.losses import REDUCTIONS, loss_of_output
+from harness.loading.own_model_build import build
 from harness.precision import precision
 from harness.schema import Protocol, Record, Status
 from harness.workload import Workload
 from runner.errors import UsageError
-from tests.factories import known, sampled
+from tests.factories import known, make_job, sampled
 from tests.worker.planted import CPU, Of, refusing
 from torchduet import compare
 
@@ -146,6 +147,12 @@ def test_a_part_that_was_frozen_in_eval_mode_stays_so() -> None:
     model[1].eval()
     assert remarks(record_of(model)) == ("left in eval mode, as given: 1",)
     assert remarks(record_of(model.eval(), mode="training")) == ()
+
+
+def test_published_weights_are_not_for_a_model_of_ones_own() -> None:
+    says = "^--pretrained: mine:make has the weights that its function gives it$"
+    with pytest.raises(LookupError, match=says):
+        build("mine:make", make_job(pretrained=True).case)
 
 
 # -- losses -------------------------------------------------------------------

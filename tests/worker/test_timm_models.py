@@ -140,6 +140,14 @@ def test_find_knows_names_tags_and_globs() -> None:
     assert len(timm_models.find("*")) > 1000
 
 
+def test_weights_that_a_model_does_not_have_are_named_with_those_that_it_has() -> None:
+    with pytest.raises(LookupError, match=r"^timm has no weights 'resnet18.none'; it has: .*") as refused:
+        timm_models.find("resnet18.none")
+    tags = str(refused.value).partition("it has: ")[2].split(", ")
+    assert "resnet18.a1_in1k" in tags
+    assert all(tag.startswith("resnet18.") for tag in tags)
+
+
 @pytest.mark.slow
 def test_a_model_with_neither_table_nor_head_is_built() -> None:
     given = on_meta("vit_tiny_patch16_224.augreg_in21k_ft_in1k", "small")
