@@ -128,15 +128,33 @@ class Result:
         Compiles the model up to six times more. Raises ``runner.errors.UsageError`` if the compiler has no
         times or no settings to test.
         """
+        from runner.runs.why.asking import asked_why  # few results are explained
+        from runner.runs.why.explain import NoTimes
+
         timed = [comparison for comparison in self.comparisons if comparison.speedup is not None]
         if not timed:
             raise UsageError("why: nothing was timed, so there is nothing to explain")
-        able = [c for c in timed if _has_settings(c.record, isolated=self.isolated)] or timed
+        able = [c for c in timed if self._has_settings(c.record)] or timed
         slowest = min(able, key=lambda comparison: comparison.speedup or 0.0)
         comparison = self[compiler] if compiler else slowest
         if comparison not in timed:
             raise UsageError(f"why: {comparison.compiler} has no times ({comparison.status.value})")
-        return explained(comparison.record, self._again, isolated=self.isolated)
+        name, again = comparison.record.candidate, self._again
+        if again is None:
+            raise UsageError("why: this result cannot be measured again; use the result of compare()")
+        if not self._has_settings(comparison.record):
+            raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
+        job = replace(comparison.record.job, candidates=(name,))
+        try:
+            return Explanation(why=asked_why(job, lambda asked, _: again(asked), lambda _: None))
+        except NoTimes as error:
+            raise UsageError(f"why: {error}") from None
+
+    def _has_settings(self, record: Record) -> bool:
+        """Whether settings of the candidate can be tested. A worker may know backends of the model's file."""
+        name = record.candidate
+        known = self.isolated or compiler_of(name) in (*backend_names(), *registered())
+        return known and compiler_of(name) != "eager" and name not in record.job.own_compilers
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""
@@ -245,32 +263,3 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def explained(
-    record: Record, again: Callable[[Job], Sequence[Record]] | None, *, isolated: bool
-) -> Explanation:
-    """The explanation of this record's candidate; ``again`` measures the same model with another job.
-
-    ``isolated``: a worker process measured it, and may know backends that the model's file registers.
-    """
-    from runner.runs.why.asking import asked_why  # few results are explained
-    from runner.runs.why.explain import NoTimes
-
-    name = record.candidate
-    if again is None:
-        raise UsageError("why: this result cannot be measured again; use the result of compare()")
-    if not _has_settings(record, isolated=isolated):
-        raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
-    job = replace(record.job, candidates=(name,))
-    try:
-        return Explanation(why=asked_why(job, lambda asked, _: again(asked), lambda _: None))
-    except NoTimes as error:
-        raise UsageError(f"why: {error}") from None
-
-
-def _has_settings(record: Record, *, isolated: bool) -> bool:
-    """Whether settings of the candidate can be tested."""
-    name = record.candidate
-    known = isolated or compiler_of(name) in (*backend_names(), *registered())
-    return known and compiler_of(name) != "eager" and name not in record.job.own_compilers
