@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from harness import devices
-from harness.backends import (
-    backend_names,
-    own_backend,
-    registered,
-    why_no_own_setting,
-    why_no_such_setting,
-)
+from harness.backends import backend_names, registered, why_no_own_setting, why_no_such_setting
 from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
 from harness.schema import BASELINE, Job, Mode, Protocol
@@ -120,9 +114,11 @@ def candidates_for(
     names, own = named_compilers([labels.get(id(each), str(each)) for each in wanted], "compilers")
     if isolated:
         return names, own, {}
+    from harness.backends.shared.own import compiler as own_compiler
+
     functions: dict[str, Given] = {labels[id(each)]: each for each in wanted if not isinstance(each, str)}
     try:
-        here = {name: own_backend(name, function) for name, function in (functions | own).items()}
+        here = {name: own_compiler(name, function)[1] for name, function in (functions | own).items()}
     except LookupError as error:
         raise UsageError(f"compilers: {error}") from None
     unsure = [name for name in names if name not in here and name not in backend_names()]

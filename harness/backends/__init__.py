@@ -115,15 +115,6 @@ def why_no_such_setting(inductor_config: Sequence[str]) -> str | None:
     return None
 
 
-def own_backend(name: str, function: str | Callable[..., Any]) -> Compile:
-    """The ``compile`` of a user's function, given itself or as ``file.py:function``.
-
-    Raises ``LookupError`` with a sentence if the function is not a compiler.
-    """
-    compile_it: Compile = _module("shared.own").compiler(name, function)[1]
-    return compile_it
-
-
 def registered() -> tuple[str, ...]:
     """Names that are registered with ``torch.compile`` in this process. Imports torch."""
     names: tuple[str, ...] = _module("shared.dynamo").registered_names()
