@@ -33,7 +33,10 @@ def build(spec: str, case: Case) -> Workload:
     if case.pretrained:
         raise LookupError(f"--pretrained: {spec} has the weights that its function gives it")
     module, _, function = spec.rpartition(":")
-    make = _find(module, function)
+    try:
+        make = function_of(load_module(module), function, module)
+    except LookupError as error:
+        raise LookupError(f"--model: {error}") from None
     sizes = {"batch_size": case.batch_size, "sequence": case.sequence}
     given = {name: size for name, size in sizes.items() if size is not None}
     for name in given:
@@ -59,13 +62,6 @@ def build(spec: str, case: Case) -> Workload:
 
 def _parameters(make: Callable[..., Any]) -> Collection[str]:
     return inspect.signature(make).parameters
-
-
-def _find(name: str, function: str) -> Callable[..., Any]:
-    try:
-        return function_of(load_module(name), function, name)
-    except LookupError as error:
-        raise LookupError(f"--model: {error}") from None
 
 
 def function_of(module: Any, name: str, place: str) -> Callable[..., Any]:
