@@ -34,10 +34,8 @@ def batches(program: Program) -> tuple[int, ...]:
 
 def smaller_inputs(program: Program) -> tuple[Inputs, ...]:
     """The inputs and targets of the smaller batches: the first rows of the model's own."""
-    whole = batch_of(program)
-    if whole is None:
-        return ()
-    return tuple(_rows(program, whole, size) for size in batches(program)[:-1])
+    sizes = batches(program)
+    return tuple(_rows(program, sizes[-1], size) for size in sizes[:-1])
 
 
 def _rows(program: Program, whole: int, size: int) -> Inputs:
