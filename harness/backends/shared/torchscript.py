@@ -16,8 +16,6 @@ from harness.backends.shared.options import DYNAMO
 from harness.failures import first_line
 from harness.program import Compiled, Forward, Program
 
-FUSERS = {"nnc": "fuser1", "nvfuser": "fuser2"}  # names in torch.jit.fuser
-
 
 def with_fuser(forward: Forward, program: Program) -> Forward:
     """The forward with the requested fuser. ``RuntimeError`` if this build of torch lacks the fuser.
@@ -36,7 +34,7 @@ def with_fuser(forward: Forward, program: Program) -> Forward:
         raise RuntimeError(
             "this torch was built without LLVM, which the fuser NNC needs on a CPU; leave --nnc out"
         )
-    return around(forward, lambda: cast("Any", torch.jit).fuser(FUSERS[fuser]), calls=SETTLING_CALLS)
+    return around(forward, lambda: cast("Any", torch.jit).fuser("fuser1"), calls=SETTLING_CALLS)  # NNC
 
 
 @contextmanager
