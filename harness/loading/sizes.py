@@ -53,10 +53,8 @@ def _rows(program: Program, whole: int, size: int) -> Inputs:
 
 def batch_of(program: Program) -> int | None:
     """The first dimension of the first input that has one."""
-    for _, tensor in named_tensors((program.args, program.kwargs), "input"):
-        if tensor.ndim > 0:
-            return int(tensor.shape[0])
-    return None
+    tensors = named_tensors((program.args, program.kwargs), "input")
+    return next((int(tensor.shape[0]) for _, tensor in tensors if tensor.ndim > 0), None)
 
 
 def facts_of(program: Program, remarks: tuple[str, ...] = (), generators: tuple[str, ...] = ()) -> ModelFacts:
