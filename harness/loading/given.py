@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -106,11 +107,9 @@ def _not_bound(workload: Workload) -> str:
 
 def _in_loss(error: BaseException) -> bool:
     """Whether the loss raised the exception: ``harness.program`` calls it when the output exists."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name == "with_loss":
-            return "output" in trace.tb_frame.f_locals
-        trace = trace.tb_next
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "with_loss":
+            return "output" in frame.f_locals
     return False
 
 
