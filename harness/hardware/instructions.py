@@ -37,5 +37,5 @@ def _open() -> int:
         return -1
     flags = INHERIT | WITHOUT_KERNEL | WITHOUT_HYPERVISOR
     attributes = struct.pack("IIQQQQQ", 0, SIZE, INSTRUCTIONS, 0, 0, 0, flags).ljust(SIZE, b"\0")
-    no_group = this_thread = 0
-    return int(ctypes.CDLL(None).syscall(call, attributes, this_thread, -1, no_group - 1, 0))
+    this_thread, any_cpu, no_group = 0, -1, -1
+    return int(ctypes.CDLL(None).syscall(call, attributes, this_thread, any_cpu, no_group, 0))
