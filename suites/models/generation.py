@@ -107,15 +107,9 @@ def static_layers(config: Any, length: int) -> list[Any]:
         layers = library.StaticCache(config=config, max_cache_len=length).layers
     except Exception as error:  # each family of models without attention layers fails in its own way
         raise ValueError(f"{config.model_type} has no static KV cache") from error
-    usable = []
-    for layer in layers:
-        if type(layer) in kept:
-            usable.append(layer)
-        elif type(layer) is sliding:
-            usable.append(whole(max_cache_len=length))
-        else:
-            raise ValueError(f"{config.model_type} has no static KV cache")
-    return usable
+    if not {*map(type, layers)} <= {*kept, sliding}:
+        raise ValueError(f"{config.model_type} has no static KV cache")
+    return [whole(max_cache_len=length) if type(layer) is sliding else layer for layer in layers]
 
 
 class Recorder:
