@@ -103,11 +103,11 @@ def traced(name: str, variant: Variant, ended: Ended) -> tuple[dict[str, float],
     times: dict[str, float] = {}
     events = {STEP: round(step_ms, 4)}
     for event in profiler.key_averages():
-        kernel = leaf(event.key) if of(ended.device).profiler_activity() is None else str(event.key)
-        time_us = _time_us(event, ended.device)
-        if kernel is not None and time_us > 0:
-            times[kernel] = times.get(kernel, 0.0) + time_us / 1e3
-        if (ms := time_us / 1e3) >= LEAST * step_ms:
+        kernel = leaf(event.key) if kernels is None else str(event.key)
+        ms = _time_us(event, ended.device) / 1e3
+        if kernel is not None and ms > 0:
+            times[kernel] = times.get(kernel, 0.0) + ms
+        if ms >= LEAST * step_ms:
             generated = KERNEL.fullmatch(str(event.key))
             key = generated[1] if generated else str(event.key)
             events[key] = round(events.get(key, 0.0) + ms, 4)
