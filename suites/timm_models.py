@@ -56,10 +56,8 @@ class Entry:
 
     def cuts(self, scale: str) -> dict[str, Any]:
         """The changes to the full model at ``scale``, except the batch. Tiny adds to the changes of small."""
-        changes: Mapping[str, Any] = {}
-        if scale != "full":
-            changes = self.small if scale == "small" else {**self.small, **self.tiny}
-        return {key: value for key, value in changes.items() if key != "batch"}
+        tables = {"full": (), "small": (self.small,), "tiny": (self.small, self.tiny)}[scale]
+        return {key: value for table in tables for key, value in table.items() if key != "batch"}
 
     def batch_size(self, scale: str) -> int:
         """Images in a step, never more than published."""
