@@ -44,9 +44,9 @@ def _floating(output: Any) -> list[torch.Tensor]:
         )
     if not trainable:
         raise ValueError("the output has no floating tensor that a loss could be made of")
-    # under autocast, a model that returns its loss and its logits may return them in different types
-    mixed = len({tensor.dtype for tensor in trainable}) > 1
-    return [tensor.float() for tensor in trainable] if mixed else trainable
+    # under autocast, a model's loss and logits may have different types; Dynamo of torch 2.0 traces no set
+    others = [tensor for tensor in trainable if tensor.dtype != trainable[0].dtype]
+    return [tensor.float() for tensor in trainable] if others else trainable
 
 
 REDUCTIONS = {"mean": mean_of_output, "sum": sum_of_output}
