@@ -95,8 +95,9 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
             reason = latest_cudagraph_skip()
             because = f" (the latest: {reason})" if reason else ""
             notes.append(f"{name}: {skips()} graphs did not become CUDA graphs{because}")
-        count, given = cudagraph_copied_inputs() - copied, _inputs_of(program)
-        if count > 2 * given:  # forward and backward
+        count, given = cudagraph_copied_inputs() - copied, (program.args, program.kwargs, program.target)
+        inputs = 1 + sum(1 for _ in named_tensors(given, "given"))  # 1: the gradient of the loss
+        if count > 2 * inputs:  # forward and backward
             notes.append(f"{name}: every replay copies {count} tensors, the weights among them")
         return tuple(notes)
 
@@ -107,11 +108,6 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
         late_notes=late_notes,
         why_nothing=why_nothing,
     )
-
-
-def _inputs_of(program: Program) -> int:
-    given: Any = (program.args, dict(program.kwargs), program.target)
-    return sum(1 for _ in named_tensors(given, "given")) + 1  # the gradient of the loss
 
 
 def with_freezing(program: Program, compiled: Compiled, settings: Mapping[str, Any]) -> Compiled:
