@@ -99,7 +99,7 @@ def _batch(name: str, mode: str, published: int | None, scale: str, source: str)
 def build(case: Case) -> Workload:
     """The model with its own example inputs. ``LookupError`` names what it lacks: a package, a file."""
     from harness.loading.losses import mean_of_output
-    from harness.workload import Workload
+    from harness.loading.own_model_build import workload_of
     from suites.models.torchbench_build import WithGradients, make_model
 
     if case.config:
@@ -116,7 +116,4 @@ def build(case: Case) -> Workload:
     )
     if not training and case.name in facts()["needs_gradients"]:
         module = WithGradients(module)
-    if isinstance(inputs, Mapping):
-        return Workload(module=module, kwargs=dict(inputs), loss=mean_of_output)
-    args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    return Workload(module=module, args=args, loss=mean_of_output)
+    return workload_of(module, inputs, mean_of_output)
