@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.backends.settings.own import OF_INDUCTOR
-from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.around import SETTLING_CALLS, inside
 from harness.backends.shared.captured import device_of
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import DYNAMO, inductor_settings, settings_of_mode
@@ -115,8 +115,7 @@ def with_freezing(program: Program, compiled: Compiled, settings: Mapping[str, A
     if program.training or not settings.get("freezing"):  # torch freezes without gradients only
         return compiled
     context = partial(torch._inductor.config.patch, freezing=True)
-    forward = around(compiled.forward, context, calls=SETTLING_CALLS)
-    return replace(compiled, forward=forward, constant_weights=True)
+    return replace(inside(compiled, context, calls=SETTLING_CALLS), constant_weights=True)
 
 
 def packs_weights(program: Program, config: Any = None) -> bool:
