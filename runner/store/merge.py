@@ -17,7 +17,7 @@ from harness.schema import Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
 from runner.store.record_file import Records, whole
-from runner.store.run_folder import RUN, RunFolder, jobs_in, listed, read_run_json
+from runner.store.run_folder import RUN, THREADS, RunFolder, jobs_in, listed, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied
 MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable", "allocator")
@@ -87,9 +87,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             results.setdefault(key, []).append(candidate)
         origins.append({"folder": str(source.folder.resolve()), **source.about, "results": results})
         records |= new
-    tags = list(dict.fromkeys(tag for source in sources for tag in listed(source.about, "tags", str)))
-    facts = {"merged_from": origins, **({"tags": tags} if tags else {})}
-    folder = RunFolder.create(output_dir, jobs, command, facts)
+    folder = RunFolder.create(output_dir, jobs, command, {"merged_from": origins, **_facts_of_all(sources)})
     try:
         for job in jobs:
             for source in sources:
@@ -107,6 +105,14 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     # without a plan, nothing says what a damaged line held
     lost = any(source.content.damage and (missing or not source.plan) for source in sources)
     return Merged(folder=folder, missing=missing, damage=damage, lost=lost)
+
+
+def _facts_of_all(sources: Sequence[Source]) -> dict[str, Any]:
+    """The tags of any run, and by what torch chose its threads if that is the same in all."""
+    tags = list(dict.fromkeys(tag for source in sources for tag in listed(source.about, "tags", str)))
+    threads = [source.about.get(THREADS) for source in sources]
+    same = threads[0] if all(value == threads[0] for value in threads) else None
+    return {name: value for name, value in (("tags", tags), (THREADS, same)) if value}
 
 
 def load(path: Path) -> Source:

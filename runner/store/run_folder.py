@@ -32,6 +32,7 @@ from runner.store.record_file import Records, append_record, end_last_line, read
 
 RUN = "run.json"
 RECORDS = "records.jsonl"
+THREADS = "threads"  # in run.json: by what torch chooses them
 NO_PLAN = "it is no plan, or was cut short"
 OTHER_RUN = "--output-dir: {path} holds another run; name a new folder, or use --resume"
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.codec import to_json
-from harness.schema import Mode, Record, Status
+from harness.schema import STOPPED, Mode, Record, Status
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.errors import UsageError
@@ -93,6 +93,14 @@ def test_a_run_is_read_from_its_summary_or_where_that_is_missing_from_its_record
     assert first.torch == "0.0.0+synthetic"
     assert (first.state, first.link) == ("complete", "./run-0/report.html")
     assert without.link is None
+
+
+def test_a_run_whose_results_were_cut_short_is_complete_once_each_has_a_whole_record(tmp_path: Path) -> None:
+    a, b = records()
+    cut = replace(a, rounds_ended=STOPPED)
+    make_run(tmp_path, 0, [cut, b])
+    make_run(tmp_path, 1, [cut, b, a], derived=True)
+    assert [run.state for run in read_runs(tmp_path)] == ["unfinished: 1 of 2 records", "complete"]
 
 
 def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:

@@ -128,6 +128,16 @@ def test_tags_and_what_a_candidate_needs_are_of_the_run_that_has_them(tmp_path: 
     assert run["tags"] == ["night", "trial"]
 
 
+@pytest.mark.parametrize(("second", "kept"), [(["2 CPUs"], ["2 CPUs"]), (["4 CPUs"], None)])
+def test_by_what_torch_chose_its_threads_is_kept_where_all_runs_agree(
+    tmp_path: Path, second: list[str], kept: list[str] | None
+) -> None:
+    a = write_run(tmp_path / "a", [ONE], whole(ONE), {"threads": ["2 CPUs"]})
+    b = write_run(tmp_path / "b", [TWO], whole(TWO), {"threads": second})
+    run = json.loads((merge([a, b], tmp_path / "new", []).folder.path / "run.json").read_text())
+    assert run.get("threads") == kept
+
+
 def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> None:
     three = make_job("three", candidates=PAIR)
     first, second = (part_facts(Partition(index=n, total=3), (ONE, TWO, three)) for n in (0, 1))

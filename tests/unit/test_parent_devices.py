@@ -74,6 +74,10 @@ def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: pytest.Mo
     possible.check_threads(2)
     with pytest.raises(UsageError, match=r"^--threads: 3 is more than the 2 usable CPUs of this machine$"):
         possible.check_threads(3)
+    with pytest.raises(
+        UsageError, match=r"^--threads: 2 in each of 2 processes is more than the 2 usable CPUs"
+    ):
+        possible.check_threads(2, ranks=2)
 
 
 def usable(device_type: str, names: Sequence[str], *_: object, **__: object) -> Mapping[str, Usable]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
 ALSO = (FAIL_ON, ACCEPT)  # flags of another action
-THREADS = "threads"  # in run.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
     """Measures the configuration's plan: the exit code, and the folder; None if the plan is empty."""
     from runner.cli.measuring import measure, opened
-    from runner.store.run_folder import RunFolder
+    from runner.store.run_folder import THREADS, RunFolder
 
     config = request.config
     whole, about = plan(config), dict[str, Any]()
@@ -168,8 +167,8 @@ def _check_same_machine(folder: RunFolder) -> None:
     """``UsageError`` for results of another processor, device, torch or choice of threads."""
     from runner.engine.processes import PROCESS_FILES
     from runner.store.record_file import read_records
+    from runner.store.run_folder import THREADS, read_run_json
     from runner.store.run_folder import listed as items_of
-    from runner.store.run_folder import read_run_json
 
     # a run that was killed before its first record has no file of them
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))

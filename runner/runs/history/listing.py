@@ -46,6 +46,8 @@ def show_history(request: HistoryRequest, console: Console) -> None:
         say(console, "\nChanged in the newest run:", "bold")
         for sentence in changes[:SHOWN_CHANGES]:
             say(console, f"    {sentence}")
+        if len(changes) > SHOWN_CHANGES:
+            say(console, f"    and {len(changes) - SHOWN_CHANGES} more")
     *earlier, newest = shown
     alike = (run for run in reversed(earlier) if run.statuses.keys() & newest.statuses.keys())
     if (older := next(alike, None)) is not None:

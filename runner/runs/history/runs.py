@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from harness.declared import finite
-from harness.schema import Status
+from harness.schema import STOPPED, Status
 from runner.analysis.derive import summarize
 from runner.analysis.digits import speedup_text
 from runner.errors import UsageError
@@ -27,6 +27,7 @@ from runner.store.run_folder import RECORDS, RUN, listed, read_run, read_run_jso
 
 REPORT = "report.html"
 WHAT = "give the folder that holds your runs"
+STOPPED_FIELD = b'"rounds_ended": "%s"' % STOPPED.encode()  # as a line has it: a quote in a text is escaped
 WRONG = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of a file with other content
 
 
@@ -106,8 +107,9 @@ def _run(path: Path) -> Run:
         wrong.append(_why(error, f"{RUN} is no plan, or was cut short"))
     try:
         lines = (path / RECORDS).read_bytes().split(b"\n")
-        done = sum(bool(line.strip()) and not line.endswith(CUT_SHORT) for line in lines)
-        numbers = _stored(path, done) or _derived(path, wrong)
+        records = [line for line in lines if line.strip() and not line.endswith(CUT_SHORT)]
+        done = sum(STOPPED_FIELD not in line for line in records)
+        numbers = _stored(path, len(records)) or _derived(path, wrong)
     except (OSError, *WRONG) as error:
         wrong.append(_why(error, reason(error)))
     state = "complete" if done >= planned else f"unfinished: {done} of {planned} records"
