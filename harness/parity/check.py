@@ -46,6 +46,7 @@ class Check:
     not_checked: list[str] = field(default_factory=list)
     changed: tuple[str, ...] = ()  # what the other data consists of
     random: str = ""
+    unjudged: list[str] = field(default_factory=list)  # beyond a limit, where eager fails on neighbors
     _data: list[Expected] = field(default_factory=list)  # those that were judged
 
     @property
@@ -184,7 +185,9 @@ class Check:
         passed = [name for name, rank in ranked.items() if not rank.figures]
         again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(2 if passed else 0)]
         for name, judgment in worst.items():
-            if ranked[name].figures:
+            if ranked[name].figures and not ranked[name].complete:
+                self.unjudged.append(name)
+            elif ranked[name].figures:
                 self.failures.append((judgment, judgment.words(truth, ranked[name])))
             elif not (self.checks.spread.get(name) or self._repeats(expected, judgment, again)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
@@ -242,6 +245,10 @@ class Check:
         failure = min(self.failures, key=lambda failure: _place(failure[0], truth), default=None)
         nearest = max(self.judgments, key=lambda judgment: judgment.used, default=None)
         worst, why = failure or (nearest, None)
+        unjudged = why_not_judged(self._truths, training=checks.bench.training)
+        if self.unjudged and not unjudged:
+            names = listed([*dict.fromkeys(self.unjudged)])
+            unjudged = f"eager fails on neighbors of the data, where {names} would be looked at again"
         limits = dict(self._limits())
         values, gradients = (
             [x for n, x in limits.items() if family_of(n) == kind] for kind in ("value", "gradient")
@@ -270,7 +277,7 @@ class Check:
             resolution_gradients=max(gradients, default=None),
             used=max((j.used for j in self.judgments if not (j.beyond or j.form)), default=None),
             fine=fine / sum(sizes.values()) if sum(sizes.values()) else None,
-            unjudged=why_not_judged(self._truths, training=checks.bench.training),
+            unjudged=unjudged,
         )
 
     def truth_of(self, judgment: Judgment) -> Truth:
@@ -356,7 +363,7 @@ def _rows(check: Check) -> Iterator[tuple[object, ...]]:
         beyond = bool(judgment.beyond or judgment.form)
         if beyond and (name, judgment.call >= OTHER) in failed:
             outcome = FAIL
-        elif name in truth.own and truth.is_noise(name):
+        elif (beyond and name in check.unjudged) or (name in truth.own and truth.is_noise(name)):
             outcome = NOT_JUDGED
         else:
             outcome = SENSITIVE if beyond else PASS

@@ -69,7 +69,7 @@ class Checks:
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
         self._others: dict[bool, Expected | str] = {}  # with other weights or without; or why there is none
         self._pair: tuple[Variant, Variant | None] | None = None  # eager, fp64
-        self._near: dict[tuple[int, bool, int], Truth] = {}
+        self._near: dict[tuple[int, bool, int], Truth | None] = {}  # None: eager fails there
 
     # -- eager and fp64 ------------------------------------------------------------
 
@@ -197,17 +197,20 @@ class Checks:
 
     def _noisy(self, eager: Variant, data: Data, seeds: Iterable[int]) -> list[Tensors]:
         """Noisy runs of the first call on this data; {} for one that the model's code refuses."""
-        loud, runs = loudness(self.bench.precision), list[Tensors]()
-        for seed in seeds:
-            try:
-                runs.append(on_data(self.bench, eager, data, Noise(loud, seed)))
-            except Exception as error:  # it may ask for exact sums, say, or for a symmetric matrix
-                if is_out_of_memory(error):
-                    raise
-                check_device(self.bench, error)
-                print(f"a run of noisy eager fails: {line_of(error)}", flush=True)
-                runs.append({})
-        return runs
+        loud = loudness(self.bench.precision)
+        return [self._run_on(eager, data, Noise(loud, seed)) for seed in seeds]
+
+    def _run_on(self, eager: Variant, data: Data, noise: Noise | None = None) -> Tensors:
+        """One step on this data; {} if the model's code refuses it."""
+        try:
+            return on_data(self.bench, eager, data, noise)
+        except Exception as error:  # it may ask for exact sums, say, or for a symmetric matrix
+            if is_out_of_memory(error):
+                raise
+            check_device(self.bench, error)
+            run = "eager on a neighbor of the data" if noise is None else "noisy eager"
+            print(f"a run of {run} fails: {line_of(error)}", flush=True)
+            return {}
 
     def _balance(self) -> Factors:
         """The factors of the weights on other data; none if eager fails there, which is found later."""
@@ -273,7 +276,7 @@ class Checks:
         return check.verdict()
 
     def neighbors(self, expected: Expected, *, constant: bool) -> Iterator[tuple[Data, Truth]]:
-        """The neighbors of some data. Each truth is made for the first candidate that asks for it.
+        """The neighbors of some data on which eager runs. The first candidate that asks has each truth made.
 
         ``constant``: the candidate's weights are constants.
         """
@@ -288,9 +291,10 @@ class Checks:
                 meant = None if run is None else self._in_fp64(data, run)
                 meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
                 noisy = self._noisy(eager, data, range(RUNS * number, RUNS * (number + 1)))
-                own = on_data(self.bench, eager, data)
-                self._near[key] = Truth.of(self.rule, meant, own, noisy, expected.truths[0].directions)
-            yield data, self._near[key]
+                own, directions = self._run_on(eager, data), expected.truths[0].directions
+                self._near[key] = Truth.of(self.rule, meant, own, noisy, directions) if own else None
+            if (truth := self._near[key]) is not None:
+                yield data, truth
 
     def truth_with_more_noise(self) -> Truth:
         """The truth of the first call, with as many noisy runs as a candidate's rank has."""

@@ -397,6 +397,11 @@ class Ranked:
     errors: list[Error]
     noise: list[Error]
 
+    @property
+    def complete(self) -> bool:
+        """Whether it was looked at on all neighbors."""
+        return len(self.errors) > NEIGHBORS
+
     def add(self, error: Error, noise: Iterable[Error]) -> None:
         self.errors.append(error)
         self.noise += noise

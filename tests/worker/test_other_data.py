@@ -3,6 +3,7 @@
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from tests.worker.planted import (
     inference,
     judged,
     mean_of,
+    opened,
     right,
     trial,
     with_fault,
@@ -377,6 +379,37 @@ def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pyte
     monkeypatch.setattr(torch, "randint", counted)
     with placed(variant, Data(weights=True, inputs=True, neighbor=1)):
         assert 0 < drawn[0] <= 2 * MOST
+
+
+class Alike(nn.Linear):
+    """Refuses weights of different sizes: it runs on the first and on other data, and on no neighbor."""
+
+    def __init__(self) -> None:
+        super().__init__(32, 32, bias=False)
+        self.weight.data.sign_().div_(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.weight.abs().amax() > self.weight.abs().amin():
+            raise ValueError("the sizes differ")
+        return super().forward(x)
+
+
+def test_a_model_that_refuses_neighbors_costs_no_candidate_and_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> Workload:
+        return Workload(module=Alike(), args=(torch.randn(8, 32),))
+
+    compilers = {"planted": with_fault(changing(lambda output: output * 1.001))}
+    session = opened(work, Mode.INFERENCE, compilers=compilers)
+    status, parity, *_ = session.prepare("planted", tmp_path / "figures.csv")
+    assert status is Status.CANNOT_JUDGE
+    why = "eager fails on neighbors of the data, where output would be looked at again"
+    assert known(parity).unjudged == why
+    assert "a run of eager on a neighbor of the data fails: the sizes differ" in capsys.readouterr().out
+    rows = (tmp_path / "figures.csv").read_text().splitlines()[1:]
+    assert {row.rpartition(",")[2] for row in rows} == {"not judged"}
+    assert judged(with_fault(right), work, Mode.INFERENCE)[0] is Status.PASS
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 2, 2), (128, 64, 3, 3)])  # all elements, and some of a large weight
