@@ -16,8 +16,8 @@ from torch import Tensor
 _DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian", "LongT5", "Switch")
 """Families that the field gives decoder_input_ids; others shift the labels."""
 
-_SHORTEST_SOUND = 3200
-"""Numbers below which the convolutions of a speech model leave nothing."""
+_SHORTEST_SOUND, _FRAME = 3200, 320
+"""Numbers below which the convolutions of a speech model leave nothing; those of one of its frames."""
 
 
 def own_loss(output: Any, target: Any) -> Tensor:
@@ -62,7 +62,7 @@ def _read(model: Any, takes: set[str], batch: int, sequence: int) -> dict[str, A
     if main == "input_values" and hasattr(config, "num_mel_bins"):
         inputs[main] = torch.randn(batch, config.max_length, config.num_mel_bins)  # a spectrogram
     elif main == "input_values":
-        inputs[main] = torch.randn(batch, max(sequence, _SHORTEST_SOUND))
+        inputs[main] = torch.randn(batch, max(sequence, _shortest_sound(name, config)))
     elif main == "input_features":
         inputs[main] = _sound(config, batch, sequence)
     elif main == "past_values":
@@ -142,6 +142,15 @@ def _sound(config: Any, batch: int, sequence: int) -> Tensor:
         return torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)
     bins = [getattr(config, key, None) for key in ("num_mel_bins", "feature_projection_input_dim")]
     return torch.randn(batch, sequence, next((each for each in bins if each), 80))
+
+
+def _shortest_sound(name: str, config: Any) -> int:
+    """A head that tells speakers apart looks at frames before and behind each."""
+    if not name.endswith("ForXVector"):
+        return _SHORTEST_SOUND
+    layers = zip(config.tdnn_kernel, config.tdnn_dilation, strict=True)
+    around: int = sum((kernel - 1) * dilation for kernel, dilation in layers)
+    return _SHORTEST_SOUND + _FRAME * around
 
 
 def _has_vision(config: Any) -> bool:

@@ -16,7 +16,7 @@ from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import Case, Mode, Setting
 from suites import huggingface
 from suites.models.huggingface_config import parse_changes
-from suites.models.huggingface_inputs import own_loss
+from suites.models.huggingface_inputs import inputs_for, own_loss
 from suites.models.huggingface_names import model_class, model_class_names
 from tests.factories import make_job, sampled
 from tests.worker.planted import trainable
@@ -99,6 +99,20 @@ def test_inputs_are_the_fields() -> None:
     assert all(row.unique().numel() > 1 for row in roberta)  # positions differ, else gradients are zero
     eos = config_of("BartForCausalLM").eos_token_id
     assert torch.equal(inputs("BartForCausalLM")["input_ids"] == eos, torch.arange(16).expand(3, 16) == 15)
+
+
+class HeardForXVector:
+    """A model that tells speakers apart, as far as its inputs follow from it."""
+
+    main_input_name = "input_values"
+    config = SimpleNamespace(is_encoder_decoder=False, tdnn_kernel=(5, 3), tdnn_dilation=(1, 2))
+
+    def forward(self, input_values: torch.Tensor) -> None: ...
+
+
+def test_a_model_that_looks_at_frames_around_each_hears_enough_of_them() -> None:
+    shapes = [inputs_for(HeardForXVector(), 2, length)["input_values"].shape for length in (128, 80_000)]
+    assert shapes == [(2, 3200 + 8 * 320), (2, 80_000)]
 
 
 def test_changes_to_the_configuration() -> None:
