@@ -51,7 +51,3 @@ class StatusPage:
         except (ValueError, TypeError, RecursionError, OverflowError, OSError):
             pass
         return self._last
-
-    def close(self) -> None:
-        if self._map is not None:
-            self._map.close()

@@ -136,7 +136,6 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
         self._release()
         shorten(self._log)
         os.close(self._replies)
-        self._page.close()
         self._page_file.close()
 
     def _wait(self, seconds: float | None) -> None:
