@@ -168,16 +168,16 @@ def no_such(text: str, noun: str, known: Iterable[str]) -> str:
     return f"there is no {noun} called {text!r}; {advice}"
 
 
-def choice(noun: str, known: Iterable[str] | Callable[[], Iterable[str]]) -> Kind:
-    """A word of this list. ``known`` may be a function, for a list that takes long to make."""
+def choice(noun: str, known: Iterable[str]) -> Kind:
+    """A word of this list."""
+    words = tuple(known)
 
     def read(text: str) -> str:
-        words = tuple(known() if callable(known) else known)
         if text not in words:
             raise ValueError(no_such(text, noun, words))
         return text
 
-    return Kind(read, words=() if callable(known) else tuple(known))
+    return Kind(read, words=words)
 
 
 _SOURCE = re.compile(r"^.+:[^\W\d]\w*$")

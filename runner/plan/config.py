@@ -72,7 +72,7 @@ def _suite(text: str) -> str:
         if "," in path:
             raise ValueError(f"the path {path!r} has a comma, which separates names; move the file")
         return path
-    return str(choice("suite", suite_names).read(text))
+    return str(choice("suite", suite_names()).read(text))
 
 
 def _own_model(text: str) -> str:
