@@ -110,13 +110,8 @@ fewer steps. The host runs ahead into the next step, as in a training loop. Arou
 """
 
 
-def streamed(iterations: int, history: Sequence[Round]) -> int:
-    """The steps of a sample on an accelerator: at least 2, and at least ``STREAM`` if they are short."""
-    return max(iterations, stream_of(max(history[-1].seconds.values())))
-
-
 def stream_of(step_s: float) -> int:
-    """The steps between two waits, of steps that take so long (s)."""
+    """The steps between two waits, of steps that take so long (s): at least 2, and at most ``STREAM``."""
     return min(STREAM, max(2, int(LONGEST_STREAM_S / max(step_s, 1e-9))))
 
 

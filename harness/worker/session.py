@@ -34,7 +34,7 @@ from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from harness.shapes.stream import ShapeStream
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
-from harness.timing.measure import STREAM_S, enough_iterations, placement, streamed
+from harness.timing.measure import STREAM_S, enough_iterations, placement, stream_of
 from harness.timing.rounds import Rounds, Turns
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
@@ -289,7 +289,7 @@ class Session:
                 max(self._job.protocol.min_sample_s, STREAM_S if self._streams else 0.0),
             )
             if self._streams:
-                self._iterations = streamed(self._iterations, done.rounds)
+                self._iterations = max(self._iterations, stream_of(max(done.rounds[-1].seconds.values())))
         counts = self._iterations == 1 and not self._job.environments
         self._kept = list(done.counting if counts else ())
         self._rounds.done = len(self._kept)
