@@ -152,7 +152,7 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
 
 def _is_beyond_all(theirs: Truth, judgment: Judgment) -> bool:
     return any(
-        judgment.error.of(figure) > theirs.noisy(judgment.name, figure)[0] for figure in judgment.beyond
+        judgment.error.of(figure) > theirs.loudest(judgment.name, figure) for figure in judgment.beyond
     )
 
 

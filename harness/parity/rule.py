@@ -39,7 +39,7 @@ Verdict = tuple[Status, Parity, tuple[str, ...]]
 """Status, parity and notes."""
 
 WORSE = Error(size=math.inf, part=math.inf, slope=math.inf)
-REFUSED = replace(WORSE)  # of a noisy run that the model's code refuses: known by its identity
+REFUSED = replace(WORSE, slope=-math.inf)  # of a noisy run that the model's code refuses
 
 Figure = str
 FIGURES: tuple[Figure, ...] = ("size", "part", "slope")
@@ -189,6 +189,11 @@ class Truth:
         draws = [self.relative(name, self.own.get(name, EXACT)), *self.noise.get(name, ())]
         return sorted((draw.of(figure) for draw in draws), reverse=True)
 
+    def loudest(self, name: str, figure: Figure, more: Iterable[Error] = ()) -> float:
+        """The largest of these errors, and of ``more`` noisy ones, but for runs that the model refuses."""
+        draws = [self.relative(name, self.own.get(name, EXACT)), *self.noise.get(name, ()), *more]
+        return max(draw.of(figure) for draw in draws if draw != REFUSED)
+
     def usual(self, name: str, figure: Figure) -> float:
         """The second largest of these errors, or eager's: one noisy run that crosses a kink hides nothing."""
         own = self.relative(name, self.own.get(name, EXACT)).of(figure)
@@ -337,8 +342,7 @@ class Judgment:
         beyond = rank.figures if rank is not None else self.beyond
         figure = next((figure for figure in FIGURES if figure in beyond), "size")
         ours, theirs = own.of(figure), error.of(figure)
-        draws = rank.noise if rank is not None else ()
-        noisy = max([truth.noisy(name, figure)[0], *(draw.of(figure) for draw in draws)])
+        noisy = truth.loudest(name, figure, rank.noise if rank is not None else ())
         what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
         limit = rank.limit(figure) if rank is not None else theirs
         # as many as tell the error from its limit
@@ -414,7 +418,7 @@ class Ranked:
     def limit(self, figure: Figure) -> float:
         """What the errors must exceed on all data."""
         margin = self.truth.rule.margin(figure, family_of(self.name))
-        draws = (draw.of(figure) for draw in self.noise if draw is not REFUSED)  # which would hide any error
+        draws = (draw.of(figure) for draw in self.noise if draw != REFUSED)  # which would hide any error
         noisy = max(draws, default=math.inf)
         return max(self.truth.least(self.name, figure), margin * noisy)
 

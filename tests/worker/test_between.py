@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from harness.parity.between import export, imported
+from harness.parity.rule import REFUSED
 from harness.schema import Environment, Job, Mode, Parity, Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload
@@ -157,6 +158,18 @@ def test_another_computation_is_seen(tmp_path: Path, mode: Mode) -> None:
     parity, _ = agreement(tmp_path, job(mode), lambda: workload(2, Model(eps=0.05)))
     assert parity.failed > 0
     assert known(parity.worst).failure is not None
+
+
+def test_a_noisy_run_that_the_reference_s_model_refuses_hides_no_fault(tmp_path: Path) -> None:
+    reference = Session(job(Mode.INFERENCE), silent, lambda _: FIRST())
+    reference.open()
+    checks = known(reference._checks)
+    noise = {name: [REFUSED, *draws[1:]] for name, draws in checks.truth.noise.items()}
+    checks.truth = replace(checks.truth, noise=noise)
+    reference.export(tmp_path / "x")
+    other = Session(job(Mode.INFERENCE), silent, lambda _: workload(2, Model(eps=0.05)))
+    other.open(tmp_path / "x")
+    assert other.cross_parity()[0] is Status.FAIL_ACCURACY
 
 
 def with_noise(output: torch.Tensor, _: object) -> torch.Tensor:

@@ -11,7 +11,18 @@ from torch import nn
 
 from harness.parity.field import judge_one, multiplier, tolerance_of
 from harness.parity.measure import EXACT, Error
-from harness.parity.rule import DELTA, MARGIN, NEIGHBORS, NOISE, OF_GRADIENT, RUNS, Ranked, Truth, rule_for
+from harness.parity.rule import (
+    DELTA,
+    MARGIN,
+    NEIGHBORS,
+    NOISE,
+    OF_GRADIENT,
+    RUNS,
+    Judgment,
+    Ranked,
+    Truth,
+    rule_for,
+)
 from harness.precision import precision
 from harness.schema import Mode, Status
 from harness.workload import Workload
@@ -288,6 +299,7 @@ def test_a_noisy_run_that_the_model_refuses_hides_no_error() -> None:
     ranked = Ranked(truth, "output", frozenset(("size",)), [Error(size=0.5)], [*truth.noise["output"]])
     ranked.add(Error(size=0.5), truth.noise["output"])
     assert ranked.figures
+    assert "noisy eager: 0 %; limit" in Judgment.of(truth, "output", Error(size=0.5), 1).words(truth, ranked)
 
 
 @pytest.mark.parametrize(("dtype", "margin", "least"), [("bfloat16", 1.0, UNIT), ("float32", MARGIN, 1e-3)])
