@@ -110,7 +110,8 @@ def test_an_output_in_the_memory_of_something_else_fails(kind: str, words: str) 
 @pytest.mark.slow
 def test_a_changed_target_fails() -> None:
     verdict = planted("changed target", Mode.TRAINING)
-    assert {failing(verdict).name, verdict[1].found_by} & {"target", "loss", "call 1", "call 2", "call 3"}
+    assert failing(verdict)
+    assert verdict[1].found_by == "call 1"
 
 
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
