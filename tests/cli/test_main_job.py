@@ -86,21 +86,6 @@ def test_everything_derived_is_rebuilt_byte_for_byte_from_records_plan_and_cases
 
 
 @pytest.mark.slow
-def test_resume_finishes_exactly_what_is_missing(finished: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(finished, copy)
-    lines = (copy / "records.jsonl").read_text().splitlines(keepends=True)
-    (copy / "records.jsonl").write_text("".join(lines[:-1]) + lines[-1][:50])  # killed while writing
-    runner("--resume", str(copy), "--format=csv")
-    kept = (copy / "records.jsonl").read_text().splitlines(keepends=True)
-    assert kept[: len(lines) - 1] == lines[:-1]
-    whole = [json.loads(line) for line in (*kept[:-2], kept[-1])]
-    assert {(r["job"]["case"]["name"], r["candidate"]) for r in whole} == set(statuses(finished))
-    assert runner("--resume", str(finished), "--format=csv").returncode == 0
-    assert len(records(finished)) == len(lines)
-
-
-@pytest.mark.slow
 def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     log = next((finished / "cases").glob("toys-linear-*/output.log"))
     words = shlex.split(log.read_text().splitlines()[0].removeprefix("# by hand: "))
