@@ -6,8 +6,8 @@ import gc
 import io
 import itertools
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from tests.accelerator import (
     times,
 )
 from tests.factories import known
-from tests.worker.planted import CPU, changing, silent, with_fault
+from tests.worker.planted import CPU, Of, changing, silent, with_fault
 from torchduet.local_worker import LocalWorker
 
 COLLECT = gc.collect
@@ -86,31 +86,12 @@ def test_the_pool_of_a_second_candidate_with_graphs_is_unknown(machine: Accelera
     assert peaks["plain"] == peaks[BASELINE]
 
 
-class Full:
-    """A device without memory for fp64's activations, unless the host keeps them."""
-
-    def __init__(self, machine: Accelerator) -> None:
-        self.machine, self.entered = machine, 0
-
-    def __call__(self) -> Full:
-        return self
-
-    def __enter__(self) -> None:
-        self.entered += 1
-
-    def __exit__(self, *_: object) -> None: ...
-
-
 class Wide(Model):
-    """In fp64 a step needs more memory (``full``), or a hundred times as long."""
-
-    full: Full | None = None
+    """In fp64 a step takes a hundred times as long."""
 
     def work(self, seconds: float, host_s: float) -> Block | None:
         exact = self.linear.weight.dtype is torch.float64
-        if exact and self.full is not None and not self.full.entered:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().work(seconds * (100 if exact and self.full is None else 1), host_s)
+        return super().work(seconds * (100 if exact else 1), host_s)
 
 
 @pytest.mark.parametrize("timeout_s", [1200.0, 100.0])
@@ -129,14 +110,24 @@ def test_fp64_takes_a_share_of_the_time_limit_at_most(
 def test_fp64_without_memory_keeps_its_activations_on_the_host(
     machine: Accelerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = Wide(machine)
-    model.full = Full(machine)
-    monkeypatch.setattr("torch.autograd.graph.save_on_cpu", model.full)
-    work = replace(built(machine), module=model)
-    monkeypatch.setattr(Full, "__deepcopy__", lambda full, _: full, raising=False)
+    kept: list[str] = []
+
+    class Full(Model):
+        def work(self, seconds: float, host_s: float) -> Block | None:
+            if self.linear.weight.dtype is torch.float64 and not kept:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return super().work(seconds, host_s)
+
+    @contextmanager
+    def on_the_host() -> Iterator[None]:
+        kept.append("activations of a run")
+        yield
+
+    monkeypatch.setattr("torch.autograd.graph.save_on_cpu", on_the_host)
+    work = replace(built(machine), module=Full(machine))
     _, parity, *_ = opened(machine, {"plain": times(machine, 1.0)}, work).prepare("plain")
     assert known(parity).reference == "fp64"
-    assert model.full.entered > 1
+    assert len(kept) > 1
 
 
 @pytest.mark.parametrize("counter", ["cudagraph_skips", "cudagraph_recorded_non_static_inputs"])
@@ -157,19 +148,12 @@ def test_a_graph_that_is_recorded_again_or_given_up_counts_as_a_recompilation(
     assert ready.measure(2)[1] == {}
 
 
-class Unsteady(Model):
-    """Each call differs in the last bits, as atomic additions do."""
-
-    calls = 0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        return super().forward(x) * (1.0 + 1e-6 * self.calls)
-
-
 def test_the_field_rule_says_how_eager_becomes_deterministic(machine: Accelerator) -> None:
-    work = replace(built(machine), module=Unsteady(machine))
-    status, _, _, notes = opened(machine, {"a": times(machine, 1.0)}, work, parity="field").prepare("a")
+    """Each call differs in the last bits, as atomic additions do."""
+    calls = itertools.count()
+    module = Of(lambda x, model: model(x) * (1.0 + 1e-6 * next(calls)), Model(machine))
+    work = replace(built(machine), module=module)
+    status, _, _, notes = opened(machine, {"a": with_fault(changing())}, work, parity="field").prepare("a")
     assert status is Status.EAGER_TWO_RUNS_DIFFER
     assert DETERMINISTIC in notes
 
@@ -180,15 +164,11 @@ def test_a_checked_candidate_keeps_no_gradients_on_the_device(machine: Accelerat
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-class Clumsy:
+def clumsy(program: Program) -> Compiled:
     """A compiler that fails with the device's memory in a reference cycle, as tracebacks keep it."""
-
-    def __call__(self, program: Program) -> Compiled:
-        self.kept = [program]
-        cycle: list[Any] = [program]
-        cycle.append(cycle)
-        del self.kept
-        raise RuntimeError("cannot compile this")
+    cycle: list[Any] = [program]
+    cycle.append(cycle)
+    raise RuntimeError("cannot compile this")
 
 
 @pytest.mark.parametrize("tidy", [True, False])
@@ -200,7 +180,7 @@ def test_a_failed_candidate_leaves_its_memory_to_the_next(
     monkeypatch.setattr(gc, "collect", COLLECT)
     if not tidy:
         monkeypatch.setattr(Workbench, "tidy", lambda _: None)
-    compilers: Compilers = {"clumsy": Clumsy(), "plain": times(machine, 1.0)}
+    compilers: Compilers = {"clumsy": clumsy, "plain": times(machine, 1.0)}
     work = built(machine, weights=0, activations=0)
     model: Any = work.module
     model.weights = Block(machine, 1)
@@ -277,7 +257,7 @@ def ask(machine: Accelerator, compilers: Compilers, *requests: dict[str, Any]) -
 
 
 def test_an_error_that_stays_is_reported_as_such_and_others_are_not(machine: Accelerator) -> None:
-    compilers: Compilers = {"breaks": breaking(machine, lambda step: step == 1), "clumsy": Clumsy()}
+    compilers: Compilers = {"breaks": breaking(machine, lambda step: step == 1), "clumsy": clumsy}
     prepare = [{"call": "prepare", "candidate": name} for name in ("clumsy", "breaks", "clumsy")]
     replies = ask(machine, compilers, {"call": "open"}, *prepare)
     assert "ok" in replies[0]
