@@ -32,6 +32,16 @@ def program(**options: Any) -> Program:
     return replace(plain, options=CompilerOptions(**options))
 
 
+def noting(asked: list[Any]) -> Callable[..., Compiled]:
+    """To stand for ``compile_with_dynamo``: adds the options that it is given."""
+
+    def compile_it(*_: object, options: Any = None, **__: object) -> Compiled:
+        asked.append(options)
+        return Compiled(forward=lambda *_: (None, None), region="forward", compiler_calls=lambda: 1)
+
+    return compile_it
+
+
 @pytest.mark.parametrize(
     ("name", "place", "provider"),
     [
@@ -155,12 +165,7 @@ def test_a_compiler_says_which_devices_it_has(
 def test_tensorrt_uses_tf32_where_the_precision_does(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setitem(sys.modules, "torch_tensorrt", SimpleNamespace())
-
-    def compile_it(_: Program, *names: object, options: Any, **__: object) -> Compiled:
-        seen.append(options)
-        return compiled(_)
-
-    monkeypatch.setattr(tensorrt, "compile_with_dynamo", compile_it)
+    monkeypatch.setattr(tensorrt, "compile_with_dynamo", noting(seen))
     for name in ("float32", "tf32"):
         settle(torch.device("cpu"))
         with precision(name, "cuda").surroundings():
@@ -202,25 +207,17 @@ def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: 
     def config(*, set_inductor_config: bool = True) -> None:
         asked.append({"set": set_inductor_config})
 
-    def compile_it(_: Program, *names: object, options: Any, **__: object) -> Compiled:
-        asked.append(options)
-        return compiled(_)
-
     quantization = SimpleNamespace(quantize_=quantize, Int8WeightOnlyConfig=config)
     monkeypatch.setitem(sys.modules, "torchao", SimpleNamespace(quantization=quantization))
-    monkeypatch.setattr(inductor, "compile_with_dynamo", compile_it)
+    monkeypatch.setattr(inductor, "compile_with_dynamo", noting(asked))
     given = load_backend("torchao_int8_weight_only")(program(inductor_config=("epilogue_fusion=false",)))
     assert given.approximate
     assert asked == [{"set": False}, {**torchao.RECOMMENDED, "epilogue_fusion": False}]
     assert torchao.RECOMMENDED.keys() <= torch._inductor.config.get_config_copy().keys()
 
 
-def compiled(_: Program, *names: object, **__: object) -> Compiled:
-    return Compiled(forward=lambda *_: (None, None), region="forward", compiler_calls=lambda: 1)
-
-
 def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inductor, "compile_with_dynamo", compiled)
+    monkeypatch.setattr(inductor, "compile_with_dynamo", noting([]))
     name = "inductor_reduce_overhead"
     assert load_backend(name)(program()).notes == (f"{name}: CUDA graphs need CUDA; ran without them",)
     asked = load_backend("inductor[mode=reduce-overhead]")(program()).notes

@@ -20,7 +20,7 @@ from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from tests.factories import known
-from tests.worker.planted import Of, failed, go_on, opened, refusing, unopened
+from tests.worker.planted import Of, failed, go_on, opened, refusing, right_graph, unopened
 
 Build = Callable[[], Any]
 
@@ -216,13 +216,9 @@ def parted() -> Workload:
 )
 def test_candidates_do_not_use_up_each_others_limit_of_recompilations() -> None:
     """Past it, the parts of a model whose graph breaks would run in eager for the later ones."""
-
-    def compiler(program: Program) -> Compiled:
-        return compile_with_dynamo(program, lambda graph, _: graph.forward)
-
     names = ("first", "second", "third")
     with torch._dynamo.config.patch(recompile_limit=2):
-        ready = opened(parted, Mode.INFERENCE, compilers=dict.fromkeys(names, compiler), accuracy=False)
+        ready = opened(parted, Mode.INFERENCE, compilers=dict.fromkeys(names, right_graph), accuracy=False)
         numbers = [ready.prepare(name)[2] for name in names]
     assert len({(of["unique_graphs"], of["eager_fallbacks"]) for of in numbers}) == 1
 
