@@ -273,16 +273,6 @@ def test_the_users_own_optimizer_and_scheduler_are_put_back_where_results_are_co
     assert session.finish()[0] == {}
 
 
-@pytest.mark.slow
-def test_a_wrong_step_of_the_users_own_optimizer_is_seen() -> None:
-    session = planted.opened(
-        lambda: dataclasses.replace(planted.workload("mlp"), optimizer=Averaging),
-        compilers={"planted": stepping(2)},
-        optimizer="here:own",
-    )
-    assert failing(session.prepare("planted")).name.startswith(("update.", "optimizer."))
-
-
 def raising(_: Any) -> Any:
     raise KeyError("no rate")
 

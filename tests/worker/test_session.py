@@ -210,14 +210,6 @@ def test_memory_that_ran_out_inside_a_wrapped_error_is_seen() -> None:
     assert failed(lambda: opened(job(), refusing=refusing(wrapped)).prepare("refusing")).status is Status.OOM
 
 
-@pytest.mark.slow
-def test_two_compilers_in_one_session_compile_the_model_each() -> None:
-    ready = opened(job("deep", Mode.INFERENCE))
-    numbers = [ready.prepare(name)[2] for name in ("aot_eager", "dynamo_eager", "aot_eager")]
-    assert [metrics["unique_graphs"] for metrics in numbers] == [1, 1, 1]
-    assert numbers[1]["recompiles"] == 0  # though the process has compiled this model before
-
-
 def test_a_baseline_of_its_own_precision_is_timed_and_parity_is_checked_in_the_candidates() -> None:
     of = replace(job(dtype="bfloat16"), baseline_dtype="float32")
     going = opened(of)
