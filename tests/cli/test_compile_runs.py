@@ -36,6 +36,7 @@ def stores(graph, example_inputs):
 def broken(graph, example_inputs):
     raise ValueError("no")
 """  # noqa: E501
+pytestmark = pytest.mark.slow
 BRIEFLY = ("--inference", "-n6", "--processes=1", "-dcpu")
 WORDS = ("--model=mine.py:make", *BRIEFLY, "--compilers=mine.py:fine")
 STRATEGIES = ["static", "automatic", "dynamic", "marked", "padded"]
@@ -53,7 +54,6 @@ def report_of(folder: Path) -> str:
     return (folder / "report.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_each_compilation_has_a_process_of_its_own(here: Path) -> None:
     folder = here / "run"
     words = (
@@ -83,7 +83,6 @@ def test_each_compilation_has_a_process_of_its_own(here: Path) -> None:
     assert "Compilations in fresh processes: geometric means" in report_of(folder)
 
 
-@pytest.mark.slow
 def test_a_race_of_a_compiler_that_stores_nothing(here: Path) -> None:
     folder = here / "run"
     run_into(folder, *WORDS, "--start-up=1", cwd=here)
@@ -98,7 +97,6 @@ def test_a_race_of_a_compiler_that_stores_nothing(here: Path) -> None:
     assert [path.suffix for path in sorted(folder.glob("*_start_up.*"))] == [".png", ".svg"]
 
 
-@pytest.mark.slow
 def test_a_stream_by_each_strategy_and_a_size_that_computes_something_else(here: Path) -> None:
     folder = here / "run"
     words = ("--model=mine.py:wrong", *BRIEFLY, "-t1", "--compilers=aot_eager", "--format=json,md")
@@ -123,7 +121,6 @@ def test_a_stream_by_each_strategy_and_a_size_that_computes_something_else(here:
     assert "shapes are fixed" not in report
 
 
-@pytest.mark.slow
 def test_a_curve_over_the_batch_and_the_threads(here: Path) -> None:
     folder = here / "run"
     run_into(folder, *WORDS, "--sweep=batch=2,16", "--sweep=threads=1", cwd=here)

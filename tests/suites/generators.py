@@ -72,7 +72,7 @@ def make_model(name: str) -> nn.Module:
         model = transformers.Gemma2ForCausalLM(config)
     elif name == "gpt2":
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **ends))
-    elif name == "whisper":
+    else:  # whisper
         config = transformers.WhisperConfig(
             vocab_size=VOCABULARY,
             d_model=32,
@@ -89,8 +89,6 @@ def make_model(name: str) -> nn.Module:
             **ends,
         )
         model = transformers.WhisperForConditionalGeneration(config)
-    else:
-        raise LookupError(f"there is no model called {name!r}")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

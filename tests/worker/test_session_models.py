@@ -7,6 +7,7 @@ import itertools
 import re
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,9 +29,7 @@ Build = Callable[[], Any]
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
-def session(build: Build, mode: Mode = Mode.INFERENCE, **settings: Any) -> Session:
-    """A session on what ``build`` makes, whose eager has run."""
-    return opened(build, mode, **settings)
+session = partial(opened, mode=Mode.INFERENCE)
 
 
 def around(forward: Callable[[torch.Tensor], Any]) -> Build:
@@ -74,7 +73,7 @@ def test_a_model_that_cannot_be_built(build: Build, status: Status, message: str
 
 
 def test_training_needs_a_loss() -> None:
-    error = failed(lambda: session(around(lambda x: x), Mode.TRAINING))
+    error = failed(lambda: opened(around(lambda x: x), Mode.TRAINING))
     assert error.status is Status.MODEL_FAIL_TO_LOAD
     assert "no loss" in error.failure.message
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import random
 import shutil
@@ -60,6 +61,10 @@ def bite_at_length() -> NoReturn:
 
 def interrupt() -> NoReturn:
     raise KeyboardInterrupt
+
+
+def imports(name: str) -> Act:
+    return lambda: importlib.import_module(name)
 
 
 # -- ways to end ---------------------------------------------------------------------

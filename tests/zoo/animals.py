@@ -59,18 +59,6 @@ def build(case: Case) -> Workload:
 # -- single animals ------------------------------------------------------------------
 
 
-def _lacks_a_library(case: Case) -> Any:
-    import a_library_that_is_not_installed  # type: ignore[import-not-found]
-
-    return a_library_that_is_not_installed
-
-
-def _imports_what_raises(case: Case) -> Any:
-    import tests.zoo.raises_on_import as module
-
-    return module
-
-
 def _raises_in_compiler(x: torch.Tensor) -> torch.Tensor:
     import torch
 
@@ -236,8 +224,8 @@ ANIMALS: dict[str, Make] = {
     "tame": changed(lambda x: x),
     HOSTILE_NAME: changed(lambda x: x),
     # while it is built
-    "lacks_a_library": _lacks_a_library,
-    "raises_on_import": _imports_what_raises,
+    "lacks_a_library": in_build(acts.imports("a_library_that_is_not_installed")),
+    "raises_on_import": in_build(acts.imports("tests.zoo.raises_on_import")),
     "raises_in_build": in_build(acts.bite),
     "interrupts_in_build": in_build(acts.interrupt),
     "sys_exit_in_build": in_build(acts.exit_politely),
