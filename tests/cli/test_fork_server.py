@@ -15,7 +15,7 @@ from harness.schema import Protocol
 from runner.engine.worker_process import WorkerLost, WorkerProcess
 from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
-from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, TOYS, records, run_into, wait_until
+from tests.cli.command import PATIENCE_S, ROOT, TOYS, records, run_into, wait_until
 from tests.command_line import ran
 from tests.factories import make_job
 
@@ -34,14 +34,13 @@ def variables() -> dict[str, str]:
     return worker_environment(1, ours)
 
 
-def started(pool: HostPool, folder: Path, suite: str = TOYS) -> WorkerProcess:
-    return WorkerProcess(
-        ForkedStart(pool=pool, suite=suite), variables(), folder / "output.log", lambda activity: None
-    )
+def started(pool: HostPool, folder: Path) -> WorkerProcess:
+    start = ForkedStart(pool=pool, suite=TOYS)
+    return WorkerProcess(start, variables(), folder / "output.log", lambda activity: None)
 
 
-def opening(name: str = "linear", suite: str = TOYS) -> dict[str, object]:
-    job = make_job(name, suite=suite, candidates=("eager",), protocol=Protocol(threads=1))
+def opening() -> dict[str, object]:
+    job = make_job("linear", suite=TOYS, candidates=("eager",), protocol=Protocol(threads=1))
     return {"call": "open", "job": to_json(job)}
 
 
@@ -81,15 +80,6 @@ def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
     )
     done = ran(sys.executable, "-c", code, cwd=ROOT)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
-
-
-@pytest.mark.slow
-def test_a_death_is_named_and_the_host_serves_on(pool: HostPool, tmp_path: Path) -> None:
-    with started(pool, tmp_path, ANIMALS) as worker, pytest.raises(WorkerLost) as caught:
-        worker.call(opening("segfaults_in_eager", ANIMALS), soon())
-    assert caught.value.failure.kind == "SIGSEGV"
-    with started(pool, tmp_path) as worker:
-        assert "ok" in worker.call(opening(), soon())
 
 
 @pytest.mark.slow
