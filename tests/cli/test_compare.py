@@ -1,4 +1,4 @@
-"""``--compare``, ``--history`` and ``--tag`` as a person types them."""
+"""What a person types about finished runs: ``--compare``, and the formats of ``--visualize-logs``."""
 
 import json
 from collections.abc import Sequence
@@ -88,3 +88,31 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
     data = json.loads((folder / "changes.json").read_text())
     assert len(data["changes"]) == 5
     assert data["drift"]["models"] == 5
+
+
+# -- --format -----------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    models = ((1.5, "one"), (1.2, "two"))
+    return write(tmp_path / "run", [make_record(make_job(name), speedup=speedup) for speedup, name in models])
+
+
+def reports_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"records.jsonl"}
+
+
+def test_only_what_was_asked_for_is_made_and_nothing_printed(run: Path) -> None:
+    done = runner("--visualize-logs", str(run), "--format=html,md,")  # a comma too many is no mistake
+    assert (done.returncode, done.stderr) == (0, "")
+    assert reports_in(run) == {"report.html", "report.md"}
+    assert done.stdout.splitlines() == [f"Report: {run}/report.html"]
+
+
+def test_the_console_alone_leaves_no_file(run: Path) -> None:
+    done = runner("--visualize-logs", str(run), "--format", "console")
+    assert done.returncode == 0
+    assert reports_in(run) == set()
+    assert "Geometric mean speedup" in done.stdout
+    assert "two" in done.stdout

@@ -56,13 +56,8 @@ def report_of(folder: Path) -> str:
 
 def test_each_compilation_has_a_process_of_its_own(here: Path) -> None:
     folder = here / "run"
-    words = (
-        "--model=mine.py:make",
-        *BRIEFLY,
-        "--compilers=mine.py:stores,mine.py:broken",
-        "--compile-runs=2",
-    )
-    more = ("--format=console,md", "--fail-on=recompiles,memory:1%")
+    words = ("--model=mine.py:make", *BRIEFLY, "--compilers=mine.py:stores,mine.py:broken")
+    more = ("--compile-runs=2", "--format=console,md", "--fail-on=recompiles,memory:1%")
     done = run_into(folder, *words, *more, cwd=here, code=1)  # one candidate fails
     assert "--fail-on recompiles: passed (results with recompilations: 0)" in done.stdout
     assert "--fail-on memory:1 %: " in done.stdout

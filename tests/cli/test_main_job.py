@@ -21,15 +21,8 @@ from tests.command_line import config_of_words, ran
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whole run: two models, the control and a compiler, training."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    words = (
-        "--training",
-        f"--suites={TOYS}",
-        "-x=deep",
-        "--compilers=eager,aot_eager",
-        "-n6",
-        "--processes=1",
-    )
-    done = run_into(folder, *words)
+    words = ("--training", f"--suites={TOYS}", "-x=deep", "--compilers=eager,aot_eager")
+    done = run_into(folder, *words, "-n6", "--processes=1")
     assert "Geometric mean speedup" in done.stdout
     assert "linear" in done.stdout
     return folder
