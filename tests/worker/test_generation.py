@@ -9,12 +9,12 @@ import torch
 from harness.backends import load_backend
 from harness.schema import BASELINE, Mode, Protocol, Setting, Status
 from harness.timing.step import Variant, seed_everything
-from harness.worker.session import Session
 from harness.workload import Workload
 from suites.models.generation import causal_workload
 from tests.factories import known, make_job
 from tests.suites import generators
-from tests.worker.planted import Trial, silent
+from tests.worker.planted import Trial
+from tests.worker.test_session import opened
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -215,9 +215,8 @@ def test_a_session_times_both_parts(name: str, dtype: str) -> None:
     setting = Setting(mode=Mode.GENERATE, device_type="cpu", scale="tiny")
     (case,) = (case for case in generators.cases(setting) if case.name == name)
     protocol = Protocol(min_sample_s=0.0, threads=1)
-    job = replace(make_job(candidates=("aot_eager",), dtype=dtype, protocol=protocol), case=case)
-    ready = Session(job, silent)
-    ready.open()
+    job = make_job(candidates=("aot_eager",), dtype=dtype, protocol=protocol)
+    ready = opened(replace(job, case=case))
     status, parity, metrics, _ = ready.prepare("aot_eager")
     assert status is Status.PASS, parity
     assert (known(parity).reference, known(parity).failed) == ("fp64", 0)

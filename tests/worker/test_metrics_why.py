@@ -22,10 +22,9 @@ from harness.hardware.instructions import counting
 from harness.metrics import call, disturbance, explain, generated, observing, trace
 from harness.schema import BASELINE, Extras
 from harness.worker import environment
-from harness.worker.session import Session
 from tests.factories import known
-from tests.worker.planted import CPU, silent
-from tests.worker.test_session import job
+from tests.worker.planted import CPU
+from tests.worker.test_session import job, opened
 
 EVERYTHING = Extras(explain=True, profiler_trace=True)
 
@@ -176,8 +175,7 @@ def test_ranges_that_hold_others_are_no_operators() -> None:
 @pytest.mark.slow
 def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    ready = Session(replace(job(accuracy=False), extras=EVERYTHING), silent)
-    ready.open()
+    ready = opened(replace(job(accuracy=False), extras=EVERYTHING))
     ready.prepare("aot_eager")
     numbers = ready.conclude()
     lines = str(numbers["aot_eager"]["kernel_changes"]).splitlines()
@@ -212,22 +210,16 @@ def module_that(**names: Any) -> ModuleType:
     return module
 
 
-@contextmanager
-def failing_before(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
-    raise RuntimeError("before")
-    yield
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_metric_that_fails_costs_itself(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def failing(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
+        if when == "after":
+            yield
+        raise RuntimeError(when)
 
-
-@contextmanager
-def failing_after(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
-    yield
-    raise RuntimeError("after")
-
-
-@pytest.mark.parametrize("observe", [failing_before, failing_after])
-def test_a_metric_that_fails_costs_itself(observe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     good = metrics._modules("step", Extras())
-    modules = [("bad", module_that(observe=observe)), *good]
+    modules = [("bad", module_that(observe=failing)), *good]
     monkeypatch.setattr(metrics, "_modules", lambda *_: iter(modules))
     with observing("step", CPU) as numbers:
         torch.ones(8)
@@ -258,8 +250,7 @@ class Watch:
 
 
 def calls_between_readings(extras: Extras, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, str]]]:
-    ready = Session(replace(job(accuracy=False), extras=extras), silent)
-    ready.open()
+    ready = opened(replace(job(accuracy=False), extras=extras))
     ready.prepare("eager")
     ready.warm_up()
     ready._kept = []  # how many rounds of the warm-up count depends on their times
