@@ -15,11 +15,12 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.failures import JobFailed
+from harness.loading.suite_files import load_suite
 from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import CompilerOptions, Mode, Parity, Protocol, Status, TensorError
+from harness.schema import Case, CompilerOptions, Mode, Parity, Protocol, Setting, Status, TensorError
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.worker.session import Session
@@ -199,6 +200,13 @@ def workload(name: str) -> Workload:
 
 
 MODELS = ("conv", "attention", "fused", "tokens", "norm_mean", "mlp")
+
+
+def case_of(suite: str, name: str, mode: Mode = Mode.TRAINING, scale: str = "tiny") -> Case:
+    """The case of this name, among those that the suite offers."""
+    cases = load_suite(suite).cases(Setting(mode=mode, device_type="cpu", scale=scale))
+    (case,) = (case for case in cases if case.name == name)
+    return case
 
 
 def trainable(module: nn.Module) -> int:

@@ -14,11 +14,10 @@ from torch import nn
 from benchmarks.controls import CONTROLS
 from benchmarks.narrow import narrow_instructions
 from harness.backends import load_backend
-from harness.loading.suite_files import load_suite
 from harness.parity.calls import first_calls
 from harness.parity.check import COLUMNS, Check
 from harness.program import Program
-from harness.schema import Job, Mode, Protocol, Setting, Status
+from harness.schema import Job, Mode, Protocol, Status
 from harness.timing.workbench import Workbench
 from harness.worker.session import Session
 from harness.workload import Workload
@@ -28,6 +27,7 @@ from tests.worker.planted import (
     Forward,
     Of,
     Verdict,
+    case_of,
     changing,
     failing,
     judged,
@@ -66,8 +66,7 @@ def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
 def test_a_process_with_narrow_instructions_rounds_otherwise_and_passes(mode: Mode) -> None:
-    cases = load_suite("tiny_gpt").cases(Setting(mode=mode, device_type="cpu", scale="tiny"))
-    (case,) = (case for case in cases if case.name == "NanoGPT_addition")
+    case = case_of("tiny_gpt", "NanoGPT_addition", mode)
     job = Job(case=case, device="cpu", dtype="float32", candidates=(), protocol=Protocol(performance=False))
     session = Session(job, lambda _: None)
     session.open()

@@ -1,19 +1,17 @@
 """Models of all suites: none leaves a tensor on the CPU (``fake_device``), and a seed decides all."""
 
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 import pytest
 import torch
 from torch import nn
 
-from harness.loading.suite_files import suite_names
-from harness.schema import Mode, Setting
+from harness.loading.suite_files import load_suite, suite_names
 from harness.tensors import named_tensors
 from harness.workload import Workload
-from suites import huggingface, timm_models, tiny_gpt
 from tests.factories import make_job
 from tests.worker import fake_device
-from tests.worker.planted import mean_of, suite_that
+from tests.worker.planted import case_of, mean_of, suite_that
 
 EXCEPTIONS = MappingProxyType(
     {
@@ -74,20 +72,17 @@ def test_the_check_sees_what_stays_on_the_cpu(
 @pytest.mark.parametrize(
     ("suite", "name"),
     [
-        *((tiny_gpt, f"{kind}_addition") for kind in ("HuggingFaceGPT", "NanoGPT", "TLTransformer", "MLP")),
-        (timm_models, "lcnet_050"),
-        (timm_models, "adv_inception_v3"),  # refuses a keyword at first
-        (huggingface, "ElectraForQuestionAnswering"),
+        *(("tiny_gpt", f"{kind}_addition") for kind in ("HuggingFaceGPT", "NanoGPT", "TLTransformer", "MLP")),
+        ("timm_models", "lcnet_050"),
+        ("timm_models", "adv_inception_v3"),  # refuses a keyword at first
+        ("huggingface", "ElectraForQuestionAnswering"),
     ],
 )
 @pytest.mark.series
-def test_the_same_seed_gives_the_same_weights_and_inputs(suite: ModuleType, name: str) -> None:
-    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny")
-    (case,) = (case for case in suite.cases(setting) if case.name == name)
-
+def test_the_same_seed_gives_the_same_weights_and_inputs(suite: str, name: str) -> None:
     def tensors(seed: int) -> dict[str, torch.Tensor]:
         torch.manual_seed(seed)
-        work = suite.build(case)
+        work = load_suite(suite).build(case_of(suite, name))
         given = named_tensors((work.args, dict(work.kwargs), work.target), "given")
         return {**dict(given), **dict(work.module.named_parameters())}
 

@@ -1,6 +1,7 @@
 """benchmarks/faults.py on one small model: it plants, it judges, and its table counts."""
 
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import pytest
@@ -8,18 +9,14 @@ import torch
 
 from benchmarks.faults import Outcome, bits_of, cell, tables
 from benchmarks.planted_faults import CHANGES, KINDS, LATE_CALLS, SIZED
-from harness.loading.suite_files import load_suite
-from harness.schema import Case, Mode, Setting
+from harness.schema import Mode
 from tests.factories import sampled
+from tests.worker.planted import case_of
 
 # Dynamo looks at every tensor's gradient, and means nothing by it
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+mlp = partial(case_of, "tiny_gpt", "MLP_addition")
 EVERYWHERE = ("stale input", "baked weight", "every third step", "swapped heads")
-
-
-def case(mode: Mode, name: str = "MLP_addition") -> Case:
-    cases = load_suite("tiny_gpt").cases(Setting(mode=mode, device_type="cpu", scale="tiny"))
-    return next(entry for entry in cases if entry.name == name)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +24,7 @@ def case(mode: Mode, name: str = "MLP_addition") -> Case:
 )
 @pytest.mark.series
 def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: Mode, dtype: str) -> None:
-    outcomes = list(cell(case(mode), dtype, (0.02,), EVERYWHERE))
+    outcomes = list(cell(mlp(mode), dtype, (0.02,), EVERYWHERE))
     assert [(outcome.kind, outcome.status) for outcome in outcomes[:1]] == [("", "pass")]
     planted = {outcome.kind: outcome for outcome in outcomes[1:]}
     assert set(planted) == set(EVERYWHERE)
@@ -39,7 +36,7 @@ def test_structural_faults_are_found_and_the_graph_without_a_fault_passes(mode: 
 
 def test_faults_of_memory_and_of_late_calls_are_found() -> None:
     kinds = ("alias of a weight", "overwritten output", *LATE_CALLS)
-    by_kind = {outcome.kind: outcome for outcome in cell(case(Mode.INFERENCE), "float32", (), kinds)}
+    by_kind = {outcome.kind: outcome for outcome in cell(mlp(Mode.INFERENCE), "float32", (), kinds)}
     assert set(by_kind) == {"", *kinds}
     assert [kind for kind, outcome in by_kind.items() if outcome.ours] == [kind for kind in by_kind if kind]
     assert {by_kind[kind].found_by for kind in LATE_CALLS} == {"the rounds"}
@@ -47,7 +44,7 @@ def test_faults_of_memory_and_of_late_calls_are_found() -> None:
 
 @pytest.mark.slow
 def test_sizes_matter_in_full_precision() -> None:
-    outcomes = list(cell(case(Mode.TRAINING), "float32", (1e-6, 0.005), ("scale", "gradient of a weight")))
+    outcomes = list(cell(mlp(), "float32", (1e-6, 0.005), ("scale", "gradient of a weight")))
     assert {(outcome.kind, outcome.size): outcome.ours for outcome in outcomes if outcome.kind} == {
         ("scale", 1e-6): False,
         ("scale", 0.005): True,
@@ -70,7 +67,7 @@ def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.Monke
     """In the middle of attention's scores is a first token's only one, which softmax makes 1."""
     monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)
     monkeypatch.setitem(cast("dict[str, object]", CHANGES), "every fifth call", SIZED["one element"])
-    gpt = case(Mode.INFERENCE, "GPT_150k")
+    gpt = case_of("tiny_gpt", "GPT_150k", Mode.INFERENCE)
     assert [o.kind for o in cell(gpt, "float32", (0.1,), ("one element", "every fifth call"))] == [""]
 
 

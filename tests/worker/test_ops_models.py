@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from harness.metrics.flops import element_counter, flop_counter
 from harness.metrics.traffic import traffic_counter
-from harness.schema import BASELINE, WHOLE, Case, Mode, Protocol, Setting, Status
+from harness.schema import BASELINE, WHOLE, Mode, Protocol, Setting, Status
 from harness.tensors import inner_tensors
 from harness.worker.session import Session
 from harness.workload import Workload
@@ -24,7 +25,7 @@ from suites.models.operations import (
     same_storage,
 )
 from tests.factories import known, make_job, sampled
-from tests.worker.planted import silent
+from tests.worker.planted import case_of, silent
 
 NAMES = [name for name, entry in ops.entries().items() if not entry.package]
 QUANTIZED = [name for name in ops.entries() if name not in NAMES]
@@ -32,17 +33,13 @@ VIEWS = [name for name in NAMES if name.startswith("view")]
 COPIES = [name for name in NAMES if name.startswith("copy")]
 FLOAT = 4  # bytes
 
-INFERENCE = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="small")
+
+operation = partial(case_of, "ops", mode=Mode.INFERENCE)
 
 
-def case_of(name: str, scale: str = "tiny") -> Case:
-    setting = Setting(mode=Mode.INFERENCE, device_type="cpu", scale=scale)
-    return {case.name: case for case in ops.cases(setting)}[name]
-
-
-def workload(name: str, seed: int = 0) -> Workload:
-    torch.manual_seed(seed)
-    return ops.build(case_of(name))
+def workload(name: str) -> Workload:
+    torch.manual_seed(0)
+    return ops.build(operation(name))
 
 
 def result_of(given: Workload) -> Tensor:
@@ -66,7 +63,7 @@ def flops_of(given: Workload) -> int:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_size_is_the_batch(name: str) -> None:
-    case = case_of(name)
+    case = operation(name)
     twice = 2 * known(case.batch_size)
     larger = ops.build(replace(case, batch_size=twice))
     assert larger.args[0].shape[0] == 2 * workload(name).args[0].shape[0] == twice
@@ -140,7 +137,7 @@ def test_flops_of_a_product_are_those_of_its_sizes(name: str) -> None:
 )
 def test_a_transformer_costs_two_flops_for_each_token_and_weight_of_a_product(name: str) -> None:
     """Attention comes on top of the rule, and of embeddings only those that are also the head multiply."""
-    (case,) = (c for c in tiny_gpt.cases(INFERENCE) if c.name == name)
+    case = case_of("tiny_gpt", name, Mode.INFERENCE, "small")
     given = tiny_gpt.build(replace(case, batch_size=2))
     given.module.eval()
     tokens = given.args[0].numel()
@@ -179,7 +176,8 @@ def test_elementwise_operations_and_sums_have_one_flop_for_each_number(name: str
 
 
 def test_an_operation_trains_but_views_and_copies_do_not() -> None:
-    cases = {c.name: c for c in ops.cases(replace(INFERENCE, mode=Mode.TRAINING, scale="tiny"))}
+    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny")
+    cases = {c.name: c for c in ops.cases(setting)}
     assert set(NAMES) - set(cases) == {*VIEWS, *COPIES}
     for name, case in cases.items():
         given = ops.build(case)
@@ -197,10 +195,10 @@ def test_a_convolution_in_the_other_memory_format_computes_the_same() -> None:
 
 def test_without_its_package_an_operation_is_skipped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert {case_of(name).skip for name in QUANTIZED} == {
+    assert {operation(name).skip for name in QUANTIZED} == {
         "needs the package torchao, which is not installed: pip install torchao"
     }
-    assert {case_of(name).skip for name in NAMES} == {""}
+    assert {operation(name).skip for name in NAMES} == {""}
 
 
 def test_the_parts_of_a_wrapped_weight_are_its_state() -> None:
@@ -219,7 +217,7 @@ def test_the_parts_of_a_wrapped_weight_are_its_state() -> None:
 
 def session_of(name: str, candidate: str) -> Session:
     protocol = Protocol(min_sample_s=0.01, threads=1)
-    job = replace(make_job(candidates=(candidate,), protocol=protocol), case=case_of(name))
+    job = replace(make_job(candidates=(candidate,), protocol=protocol), case=operation(name))
     return Session(job, silent)
 
 

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from harness.loading.dropout import KEPT_DROPOUT
-from harness.schema import Mode, Setting
 from suites import tiny_gpt
 from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 from suites.models.tl_transformer import Attention, TLTransformerConfig
 from tests.factories import known
-from tests.worker.planted import trainable
+from tests.worker.planted import case_of, trainable
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -29,11 +28,10 @@ TRANSFORMERS = ADDITION[:3]
 PLAIN = ADDITION[1:]  # our own code, which torch.jit.script reads
 
 
-def workload(name: str, *, batch_size: int = 2, seed: int = 0, mode: Mode = Mode.TRAINING) -> Workload:
-    setting = Setting(mode=mode, device_type="cpu", scale="small")
-    case = {case.name: case for case in tiny_gpt.cases(setting)}[name]
-    torch.manual_seed(seed)
-    return tiny_gpt.build(dataclasses.replace(case, batch_size=batch_size))
+def workload(name: str) -> Workload:
+    case = dataclasses.replace(case_of("tiny_gpt", name, scale="small"), batch_size=2)
+    torch.manual_seed(0)
+    return tiny_gpt.build(case)
 
 
 @pytest.mark.parametrize("name", NAMES)
