@@ -232,29 +232,18 @@ def test_without_parity_there_is_nothing_to_agree_on(tmp_path: Path) -> None:
     assert other.cross_parity()[1:] == (None, ())
 
 
-@pytest.fixture
-def session() -> Session:
-    ready = Session(job(), silent, lambda _: workload(1))
-    ready.open()
-    ready.warm_up()
-    return ready
-
-
-def test_a_turn_begins_with_a_sample_that_is_not_timed(session: Session) -> None:
+def test_a_turn_has_the_steps_that_are_asked_for_after_as_many_that_are_not_timed() -> None:
+    session = Session(job(), silent, lambda _: workload(1))
+    session.open()
+    session.warm_up()
     steps: list[int] = []
     before_each_step(session._variants["baseline"], lambda: steps.append(1))
-    session.take_turn(3)
-    assert len(steps) == 6  # three for nothing, three timed
-    session.take_turn(3)
-    assert len(steps) == 12
-    session.finish()
-
-
-def test_steps_per_sample_can_be_given(session: Session) -> None:
     rounds, recompiled = session.take_turn(3)
-    assert len(rounds) == 1
-    assert recompiled == {}
+    assert (len(rounds), recompiled, len(steps)) == (1, {}, 3 + 3)
+    session.take_turn(3)
+    assert len(steps) == 2 * (3 + 3)
     session.take_turn(2)
+    assert len(steps) == 2 * (3 + 3) + 2 + 2
     assert not gc.isenabled()  # also between rounds: others take theirs meanwhile
     session.finish()
     assert gc.isenabled()

@@ -109,18 +109,6 @@ def test_a_whole_conversation_with_a_model_that_prints(worker: WorkerProcess, tm
         assert words in printed
 
 
-@pytest.mark.slow
-def test_a_job_that_cannot_be_opened_leaves_a_worker_that_answers(
-    worker: WorkerProcess, tmp_path: Path
-) -> None:
-    reply = ask(worker, "open", job=to_json(job(tmp_path / "missing.py")))
-    assert reply["failed"]["status"] == "model_fail_to_load"
-    failure = from_json(Failure, reply["failed"]["failure"])
-    assert (failure.kind, failure.phase) == ("LookupError", "open")
-    assert "Traceback" in (tmp_path / "output.log").read_text(encoding="utf-8")
-    assert ended(worker) == 0
-
-
 # -- the loop, in this process ---------------------------------------------------------------
 
 
