@@ -24,6 +24,10 @@ Act = Callable[[], Any]
 MEGABYTE = 1 << 20
 
 
+def in_turn(*acts: Act) -> Act:
+    return lambda: [act() for act in acts]
+
+
 class Countdown:
     """Acts on the n-th call only."""
 
@@ -135,12 +139,6 @@ def leave_a_daemon() -> None:
     os.wait()
 
 
-def leave_everything_and_hang() -> None:
-    leave_a_child()
-    leave_a_daemon()
-    hang()
-
-
 def kill_the_parent() -> None:
     """Of a worker that is not the runner, but what started it."""
     os.kill(os.getppid(), signal.SIGKILL)
@@ -194,19 +192,9 @@ def break_streams() -> None:
     sys.stdout = sys.stderr = Broken()
 
 
-def break_streams_and_bite() -> NoReturn:
-    break_streams()
-    bite()
-
-
 def close_standard_streams() -> None:
     for descriptor in (0, 1, 2):
         os.close(descriptor)
-
-
-def close_standard_streams_and_bite() -> NoReturn:
-    close_standard_streams()
-    bite()
 
 
 def close_everything() -> None:

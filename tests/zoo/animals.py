@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.schema import Case, Setting
 from tests.zoo import acts
-from tests.zoo.acts import Countdown
+from tests.zoo.acts import Countdown, in_turn
 from tests.zoo.kinds import (
     Make,
     changed,
@@ -274,7 +274,7 @@ ANIMALS: dict[str, Make] = {
     # processes and threads
     "leaves_children": once(acts.leave_a_child),
     "leaves_a_daemon": once(acts.leave_a_daemon),
-    "leaves_both_and_hangs": compiled(acts.leave_everything_and_hang),
+    "leaves_both_and_hangs": compiled(in_turn(acts.leave_a_child, acts.leave_a_daemon, acts.hang)),
     "kills_its_parent": compiled(acts.kill_the_parent),
     "forks_and_both_go_on": lambda case: compiled(Countdown(1, acts.fork_and_go_on))(case),
     "hangs_at_exit": once(acts.hang_at_exit),
@@ -288,9 +288,9 @@ ANIMALS: dict[str, Make] = {
     # output
     "prints_garbage": once(acts.print_garbage),
     "breaks_streams": once(acts.break_streams),
-    "breaks_streams_and_raises": compiled(acts.break_streams_and_bite),
+    "breaks_streams_and_raises": compiled(in_turn(acts.break_streams, acts.bite)),
     "closes_files": once(acts.close_standard_streams),
-    "closes_files_and_raises": compiled(acts.close_standard_streams_and_bite),
+    "closes_files_and_raises": compiled(in_turn(acts.close_standard_streams, acts.bite)),
     "closes_everything": compiled(acts.close_everything),
     "writes_everywhere": compiled(acts.write_everywhere),
     # what the parent reads
