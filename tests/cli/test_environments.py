@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from runner.plan.environments.code_folder import cache_root
 from tests.cli.command import TOYS, records, run_into, runner, statuses
 from tests.command_line import executable
 
@@ -115,22 +114,6 @@ def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: 
     assert again["status"] == "pass"
     assert len(again["samples"]["reference_s"]) == 6
     assert len(records(folder)) == 4
-
-
-@pytest.mark.long
-def test_a_version_that_does_not_exist_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variables = {"XDG_CACHE_HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    done = runner("--inference", "--only=MLP_addition", "-dcpu", "--envs=torch==0.0.1")
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    said = "--envs: pip could not install torch==0.0.1; its messages are above"
-    assert said in done.stderr.splitlines()[-1]
-    folder = cache_root(variables) / "envs"
-    assert [path for path in folder.iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.long
