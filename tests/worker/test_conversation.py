@@ -60,14 +60,6 @@ def ask(worker: WorkerProcess, call: str, **arguments: Any) -> dict[str, Any]:
     return worker.call({"call": call, **arguments}, time.monotonic() + PATIENCE_S)
 
 
-def ended(worker: WorkerProcess) -> int:
-    """The exit code of a worker that is asked to end, and has said nothing unasked for."""
-    os.write(worker._requests, b'{"call": "end"}\n')
-    code = worker._process.wait(PATIENCE_S)
-    assert os.read(worker._replies, 1) == worker._buffer == b""
-    return code
-
-
 @pytest.mark.slow
 def test_a_whole_conversation_with_a_model_that_prints(worker: WorkerProcess, tmp_path: Path) -> None:
     suite = tmp_path / "noisy.py"
@@ -103,7 +95,9 @@ def test_a_whole_conversation_with_a_model_that_prints(worker: WorkerProcess, tm
     assert metrics[BASELINE]["peak_memory_bytes"] > 0
 
     assert ask(worker, "dance", job=None)["failed"]["failure"]["message"] == "there is no call 'dance'"
-    assert ended(worker) == 0
+    os.write(worker._requests, b'{"call": "end"}\n')
+    assert worker._process.wait(PATIENCE_S) == 0
+    assert os.read(worker._replies, 1) == worker._buffer == b""  # it has said nothing unasked for
     printed = (tmp_path / "output.log").read_text(encoding="utf-8")
     for words in ("a lie", "a child speaks", "complaint", '{"ok": "printed"}', '{"failed": {}}'):
         assert words in printed
