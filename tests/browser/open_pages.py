@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
-
-import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 Scheme = Literal["light", "dark"]
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PATIENCE_MS = 180_000  # on a busy machine even a page takes its time
 DESKTOP, PHONE = (1280, 900), (390, 844)
 
@@ -63,20 +46,6 @@ class Visit:
     def is_white(self) -> bool:
         color = self.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         return str(color) == "rgb(255, 255, 255)"
-
-
-@contextmanager
-def running_browser() -> Iterator[Browser]:
-    """The browser; skips the test where it or Playwright is missing."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install '.[browser]'")
-    if not CHROMIUM:
-        pytest.skip("no chromium on this machine: apt-get install chromium")
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=CHROMIUM, headless=True, args=FLAGS, timeout=PATIENCE_MS
-        )
-        yield started
-        started.close()
 
 
 def new_visit(browser: Browser, own: str, size: tuple[int, int], scheme: Scheme, address: str = "") -> Visit:
