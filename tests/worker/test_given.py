@@ -22,7 +22,7 @@ from harness.precision import precision
 from harness.schema import Protocol, Record, Status
 from harness.workload import Workload
 from runner.errors import UsageError
-from tests.factories import known, make_job, sampled
+from tests.factories import finding, known, make_job, sampled
 from tests.worker.planted import CPU, Of, refusing
 from torchduet import compare
 
@@ -383,6 +383,9 @@ def literal() -> nn.Module:
 def test_what_draws_is_named(model: Callable[[], nn.Module], draws: str) -> None:
     record = checked(model(), draws_more, mode="inference")
     assert (record.status, record.parity and record.parity.random) == (Status.CANNOT_JUDGE, draws)
+    (case,) = finding([record], "Parity cannot be judged: eager's own results").cases
+    assert f"eager draws random numbers ({draws})" in case
+    assert checked(model(), mode="inference").status is Status.PASS  # it draws the same
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
