@@ -21,6 +21,7 @@ from harness.loading.own_model_build import build
 from harness.precision import precision
 from harness.schema import Protocol, Record, Status
 from harness.workload import Workload
+from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from tests.factories import finding, known, make_job, sampled
 from tests.worker.planted import CPU, Of, refusing
@@ -399,6 +400,14 @@ def test_in_training_a_part_of_the_model_stands_for_the_outputs(dtype: str) -> N
 @pytest.mark.parametrize("wrong", [{"beside": 1.1}, {"of_noise": torch.inf}])
 def test_a_wrong_answer_is_not_excused_by_chance(wrong: dict[str, float]) -> None:
     assert checked(noisy(**wrong), draws_more, mode="inference").status is Status.FAIL_ACCURACY
+
+
+def test_a_dropout_costs_no_compiler_its_pass() -> None:
+    record = checked(dropping(), draws_more)
+    assert record.status is Status.PASS
+    assert known(record.model).generators == ("torch's CPU generator",)
+    said = "Dropout (0.1) is 1e-30: it runs and drops nothing (--dropout=keep leaves it)."
+    assert said in summarize([record]).caveats
 
 
 @pytest.mark.slow
