@@ -39,8 +39,11 @@ def job(device: devices.Device, *candidates: str, dtype: str = "float32", **prot
     return make_job(device=str(device), dtype=dtype, candidates=candidates, protocol=settings)
 
 
-def by_candidate(result: torchduet.Result) -> dict[str, Record]:
-    """``faults.breaks`` and ``eager``, by the last part of their names."""
+def records_of(device: devices.Device, *compilers: str, protocol: Protocol = QUICK) -> dict[str, Record]:
+    """Of the model of ``faults.py``; ``faults.breaks`` and ``eager``, by the last part of their names."""
+    result = torchduet.compare(
+        f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=protocol
+    )
     return {record.candidate.rpartition(".")[2]: record for record in result.records}
 
 
@@ -198,11 +201,7 @@ def test_a_session_with_cuda_graphs_beside_eager(device: devices.Device) -> None
 
 
 def test_who_breaks_the_device_leaves_the_others_their_numbers(device: devices.Device) -> None:
-    compilers = ["eager", f"{FAULTS}:breaks", "aot_eager"]
-    result = torchduet.compare(
-        f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=QUICK
-    )
-    by_name = by_candidate(result)
+    by_name = records_of(device, "eager", f"{FAULTS}:breaks", "aot_eager")
     assert by_name["breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
     for name in ("eager", "aot_eager"):
         assert by_name[name].status is Status.PASS
@@ -211,12 +210,8 @@ def test_who_breaks_the_device_leaves_the_others_their_numbers(device: devices.D
 
 
 def test_who_has_no_memory_is_tried_alone_and_leaves_the_others_their_batch(device: devices.Device) -> None:
-    compilers = [f"{FAULTS}:fills", "aot_eager"]
     protocol = Protocol(repeat=6, min_sample_s=0.0, fixed_batch=True)
-    result = torchduet.compare(
-        f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=protocol
-    )
-    by_name = by_candidate(result)
+    by_name = records_of(device, f"{FAULTS}:fills", "aot_eager", protocol=protocol)
     assert by_name["fills"].status is Status.OOM
     assert by_name["fills"].notes[0].startswith("measured alone")
     assert by_name["aot_eager"].status is Status.PASS
