@@ -262,10 +262,18 @@ class NVMLError(Exception):
     pass
 
 
-def pynvml(*, works: bool) -> SimpleNamespace:
-    """It knows one card, or its driver does not answer."""
+def pynvml(*, works: bool = True, newer: bool = True, readings: int = 800) -> SimpleNamespace:
+    """It knows one card, or its driver does not answer.
+
+    ``newer``: whether it has the newer call. Of its clock it gives so many ``readings``.
+    """
     refuse = refusing(NVMLError())
+    clocks = iter(range(1000, 1000 + 10 * readings, 10))
+    reasons = {"nvmlDeviceGetCurrentClocksEventReasons": lambda handle: 0x004} if newer else {}
     return SimpleNamespace(
+        **reasons,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x020,
+        nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
         NVMLError=NVMLError,
         NVML_CLOCK_SM=1,
         nvmlInit=(lambda: None) if works else refuse,
@@ -292,7 +300,7 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(
     nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda = torch.device("cuda:1")
-    nvml(pynvml(works=True))
+    nvml(pynvml())
     gpu = known(gpu_of(cuda))
     assert (gpu.energy_j(), gpu.power_w()) == (5.0, 300.0)
     assert gpu.facts() == {
@@ -316,7 +324,7 @@ def test_readings_are_those_of_the_card_with_the_same_uuid(
 def test_the_environment_tells_one_card_of_a_model_from_another(
     fake: Fake, nvml: Callable[..., None]
 ) -> None:
-    nvml(pynvml(works=True))
+    nvml(pynvml())
     facts = describe(torch.device("cuda:1"))
     assert (facts["gpu_power_limit_w"], facts["gpu_multiprocessors"]) == (350.0, 132)
 
@@ -409,23 +417,9 @@ def test_a_script_for_a_device_that_is_not_there_says_so(
 # -- clocks and throttling, read between the samples ----------------------------------------------
 
 
-def clocked(*, newer: bool = True, readings: int = 800) -> SimpleNamespace:
-    """``newer``: whether it has the newer call. Of its clock it gives so many ``readings``."""
-    clocks = iter(range(1000, 1000 + 10 * readings, 10))
-    module = SimpleNamespace(
-        NVML_CLOCK_SM=1,
-        NVMLError=RuntimeError,
-        nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x020,
-    )
-    if newer:
-        module.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0x004
-    return module
-
-
 @pytest.mark.parametrize(("newer", "reason"), [(True, "power cap"), (False, "software temperature limit")])
 def test_reasons_come_from_the_call_that_there_is(reason: str, *, newer: bool) -> None:
-    assert Gpu(clocked(newer=newer), None).throttle_reasons() == (reason,)
+    assert Gpu(pynvml(newer=newer), None).throttle_reasons() == (reason,)
 
 
 Read = Callable[[SimpleNamespace], dict[str, Any]]
@@ -452,7 +446,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
 
 def test_the_clock_is_read_after_each_sample_alone(read: Read) -> None:
     """Of an idle device, before the first sample, it would be too low."""
-    numbers = read(clocked())
+    numbers = read(pynvml())
     # two samples in each of two rounds
     assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1030)
     assert (numbers["gpu_throttle_reasons"], numbers["gpu_capped_share"]) == ("power cap", 1.0)
@@ -465,7 +459,7 @@ def test_the_clock_is_read_after_each_sample_alone(read: Read) -> None:
 def test_a_driver_that_fails_costs_its_later_readings_alone(
     read: Read, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    numbers = read(clocked(readings=2))
+    numbers = read(pynvml(readings=2))
     assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1010)
     assert "rounds_wall_s" in numbers
     assert capsys.readouterr().out.count("no metric gpu_clock") == 1  # it is not asked again
