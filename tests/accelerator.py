@@ -54,8 +54,8 @@ Place = tuple[str, int]
 class Accelerator:
     """The device."""
 
-    def __init__(self, capacity: int = 1 << 40) -> None:
-        self.capacity = capacity
+    def __init__(self) -> None:
+        self.capacity = 1 << 40
         self.now = 0.0  # the host's clock (s)
         self.limit_w = 0.0  # 0: none
         self.deaf_to: Place | None = None
@@ -219,10 +219,10 @@ def _place() -> Place:
     raise AssertionError("nobody waits")
 
 
-def waiting_places(folder: str = "harness") -> dict[Place, str]:
+def waiting_places() -> dict[Place, str]:
     """Every call of something called ``synchronize`` -> the function that it is in."""
     functions: dict[Place, str] = {}
-    for path in sorted((ROOT / folder).rglob("*.py")):
+    for path in sorted((ROOT / "harness").rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(function, ast.FunctionDef) or function.name == "synchronize":
                 continue

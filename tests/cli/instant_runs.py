@@ -25,9 +25,9 @@ class Ended:
 class Server(Forks):
     """Starts runs of the real command line. ``under``: a command that starts the server's own process."""
 
-    def __init__(self, outputs: Path, under: Sequence[str] = (), *, light: bool = True) -> None:
+    def __init__(self, outputs: Path, under: Sequence[str] = ()) -> None:
         super().__init__([*under, sys.executable, INSTANT, "--serve"], stderr=subprocess.PIPE)  # no file
-        self.light = light  # without the reports that take long
+        self.light = True  # without the reports that take long
         self._output = outputs / "printed"
 
     def seen_there(self, path: Path) -> Path:

@@ -367,21 +367,20 @@ class Trial:
         return self.wrong(self.compiled(backend)[0])
 
 
-def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING, seed: int = 0) -> Trial:
-    torch.manual_seed(seed)
+def trial(name: str, dtype: str = "float32", mode: Mode = Mode.TRAINING) -> Trial:
+    torch.manual_seed(0)
     return Trial(workload=workload(name), dtype=dtype, mode=mode)
 
 
-def inference(module: nn.Module, *args: Any, dtype: str = "float32", **kwargs: Any) -> Trial:
-    return Trial(workload=Workload(module=module, args=args, kwargs=kwargs), dtype=dtype, mode=Mode.INFERENCE)
+def inference(module: nn.Module, *args: Any, **kwargs: Any) -> Trial:
+    work = Workload(module=module, args=args, kwargs=kwargs)
+    return Trial(workload=work, dtype="float32", mode=Mode.INFERENCE)
 
 
-def results(
-    variant: Variant, watch: AbstractContextManager[Any] | None = None, seed: int = 1
-) -> dict[str, torch.Tensor]:
-    """What one step from the seed and the initial buffers produces, inside ``watch``."""
+def results(variant: Variant, watch: AbstractContextManager[Any] | None = None) -> dict[str, torch.Tensor]:
+    """What one step from a seed and the initial buffers produces, inside ``watch``."""
     variant.restore()
-    seed_everything(seed)
+    seed_everything(1)
     with watch or nullcontext():
         result = variant.step()
     return variant.results(*result, cloned)
