@@ -32,8 +32,8 @@ from tests.worker.planted import Block, Of, Trial, inference, opened, results, t
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
-def program(name: str = "mlp", mode: Mode = Mode.INFERENCE, **options: Any) -> Program:
-    return replace(trial(name, mode=mode).variant().program, options=CompilerOptions(**options))
+def program(mode: Mode = Mode.INFERENCE, **options: Any) -> Program:
+    return replace(trial("mlp", mode=mode).variant().program, options=CompilerOptions(**options))
 
 
 def run(of: Program, forward: Any, args: tuple[Any, ...] | None = None) -> Any:

@@ -237,11 +237,11 @@ def test_the_energy_of_a_gpus_step_is_of_steps_as_in_the_rounds(monkeypatch: pyt
     assert asked == [{"lasting_s": 1.0, "stream": 1}, {"lasting_s": 5.0, "stream": STREAM}]
 
 
-def package(root: Path, name: str, used: int, kind: str = "package-0", most: int = 999) -> Path:
+def package(root: Path, name: str, used: int, kind: str = "package-0") -> Path:
     folder = root / name
     folder.mkdir()
     (folder / "name").write_text(f"{kind}\n")
-    (folder / "max_energy_range_uj").write_text(f"{most}\n")
+    (folder / "max_energy_range_uj").write_text("999\n")
     (folder / "energy_uj").write_text(f"{used}\n")
     return folder / "energy_uj"
 

@@ -17,9 +17,9 @@ from torchduet import Result, compare
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "compare.ipynb"
 
 
-def cells(kind: str) -> list[dict[str, Any]]:
+def code_cells() -> list[dict[str, Any]]:
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
 def executed(source: str, names: dict[str, Any]) -> Any:
@@ -37,7 +37,7 @@ def test_the_notebooks_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
-    shown = [executed("".join(cell["source"]), names) for cell in cells("code")]
+    shown = [executed("".join(cell["source"]), names) for cell in code_cells()]
     results = [value for value in shown if isinstance(value, Result)]
     assert [len(result) for result in results] == [2, 3, 1]
     assert all("<table>" in result._repr_html_() for result in results)
@@ -54,7 +54,7 @@ def test_the_notebooks_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_was_executed_in_order_and_shows_tables_and_pictures() -> None:
-    code = cells("code")
+    code = code_cells()
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell["outputs"]]
     assert not [output for output in outputs if output["output_type"] == "error"]

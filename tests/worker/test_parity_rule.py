@@ -46,9 +46,9 @@ from tests.worker.planted import (
 UNIT = 2.0**-7  # of bfloat16
 
 
-def form(eager: Tensors, given: Tensors, exact: Tensors | None = None, dtype: str = "float32") -> list[str]:
+def form(eager: Tensors, given: Tensors, exact: Tensors | None = None) -> list[str]:
     """Sentences on wrong forms."""
-    failures = wrong(truth_of(exact or eager, eager, by=rule(dtype=dtype)), given)
+    failures = wrong(truth_of(exact or eager, eager), given)
     return [judgment.form for judgment in failures if judgment.form]
 
 
