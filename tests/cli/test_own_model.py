@@ -44,28 +44,25 @@ def mine(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_models_of_ones_own_run_from_the_current_folder(tmp_path: Path) -> None:
+def test_models_of_ones_own_run_from_the_current_folder_with_ones_own_optimizer_and_scheduler(
+    tmp_path: Path,
+) -> None:
     mine(tmp_path)
-    folder = tmp_path / "run"
-    models = ("--model=my_models:make", "--model=my_models.py:named")
-    run_into(folder, *models, *BRIEFLY, "--format=csv", cwd=tmp_path)
-    assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
-    assert all(len(r["samples"]["baseline_s"]) == 6 for r in records(folder))
-    assert "--model=my_models:make" in records(folder)[0]["reproduce"]
-
-
-@pytest.mark.slow
-def test_a_training_step_ends_with_ones_own_optimizer_and_scheduler(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import torch\ndef decay(optimizer):\n    return torch.optim.lr_scheduler.StepLR(optimizer, 100)\n",
         encoding="utf-8",
     )
+    folder = tmp_path / "run"
+    models = ("--model=my_models:make", "--model=my_models.py:named")
     words = ("--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md")
-    run_into(tmp_path / "run", f"--model={mine(tmp_path)}:make", *BRIEFLY, *words, cwd=tmp_path)
-    (record,) = records(tmp_path / "run")
-    assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
-    assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]
-    assert "a step of torch.optim:Adagrad" in (tmp_path / "run" / "report.md").read_text()
+    run_into(folder, *models, *BRIEFLY, *words, cwd=tmp_path)
+    assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
+    for record in records(folder):
+        assert len(record["samples"]["baseline_s"]) == 6
+        assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
+        assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]
+    assert "--model=my_models:make" in records(folder)[0]["reproduce"]
+    assert "a step of torch.optim:Adagrad" in (folder / "report.md").read_text()
 
 
 WRONG_ORDER = (
