@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,25 +124,16 @@ def test_every_operation_has_a_purpose_and_scales_that_fall_to_what_caches_do_no
 # -- tiny gpt ------------------------------------------------------------
 
 
-STUDY_B = dict.fromkeys(
-    ("HuggingFaceGPT_addition", "NanoGPT_addition", "TLTransformer_addition", "MLP_addition"), 2048
-)
-PUBLISHED = STUDY_B | {
-    "NanoGPT_shakespeare_64": 2048,
-    "NanoGPT_shakespeare_96": 2048,
-    "TLTransformer_shakespeare_64": 1024,
-    "TLTransformer_shakespeare_96": 1024,
-    "MLP_shakespeare_16x256": 2048,
-    "MLP_shakespeare_8x128": 2048,
-    "MLP_shakespeare_16x64": 2048,
-}
 OURS = {"HuggingFaceGPT_shakespeare_64", "GPT_150k", "GPT2_124M"}
 
 
 def test_full_scale_runs_the_published_batch() -> None:
     batches = {name: case.batch_size for name, case in named(tiny_gpt).items()}
-    assert {name: batch for name, batch in batches.items() if name not in OURS} == PUBLISHED
-    assert set(batches) == {*PUBLISHED, *OURS}
+    published = {name: batch for name, batch in batches.items() if name not in OURS}
+    of_1024 = {"TLTransformer_shakespeare_64", "TLTransformer_shakespeare_96"}
+    assert published == {name: 1024 if name in of_1024 else 2048 for name in published}
+    assert batches.keys() >= OURS
+    assert len(published) == 11
 
 
 def test_gpt2_is_planned_at_less_than_full_scale_only_when_named() -> None:
@@ -169,33 +161,13 @@ def test_unknown_implementation_is_refused() -> None:
 # -- timm ------------------------------------------------------------
 
 
-BY_BATCH = {
-    4: "cait_m36_384",
-    16: "xcit_large_24_p8_224",
-    32: "pnasnet5large",
-    64: "convmixer_768_32 dpn107 pit_b_224 sebotnet33ts_256 swsl_resnext101_32x16d",
-    128: """
-        adv_inception_v3 beit_base_patch16_224 botnet26t_256 coat_lite_mini convit_base convnext_base
-        cspdarknet53 deit_base_distilled_patch16_224 dla102 dm_nfnet_f0 eca_botnext26ts_256 eca_halonext26ts
-        gernet_l gmixer_24_224 gmlp_s16_224 hrnet_w18 inception_v3 jx_nest_base mixer_b16_224 mixnet_l
-        mobilenetv2_100 mobilevit_s nfnet_l0 poolformer_m36 repvgg_a2 res2net101_26w_4s res2net50_14w_8s
-        res2next50 resmlp_12_224 resnest101e selecsls42b spnasnet_100 swin_base_patch4_window7_224
-        tf_efficientnet_b0 tf_mixnet_l tinynet_a tnt_s_patch16_224 twins_pcpvt_base visformer_small
-        vit_base_patch16_224 volo_d1_224
-    """,
-    256: "crossvit_9_240 ese_vovnet19b_dw fbnetv3_b gluon_inception_v3 lcnet_050 rexnet_100",
-    512: "fbnetc_100 ghostnet_100 mnasnet_100 mobilenetv3_large_100",
-    1024: "levit_128 regnety_002",
-}  # images in a step on a 40 GB A100
-TIMM_FIELD = {name: batch for batch, names in BY_BATCH.items() for name in names.split()}
 RENAMED = {"adv_inception_v3", "gluon_inception_v3", "jx_nest_base", "swsl_resnext101_32x16d"}
 
 
-def test_every_name_of_the_field_has_its_published_batch() -> None:
-    assert len(TIMM_FIELD) == 61
-    entries = timm_models.entries()
-    assert {name: entries[name].published_batch for name in TIMM_FIELD} == TIMM_FIELD
-    assert {name for name, entry in entries.items() if "modern" not in entry.tags} == set(TIMM_FIELD)
+def test_the_fields_61_models_have_their_published_batches() -> None:
+    """Images in a step on a 40 GB A100, and for how many models."""
+    field = [entry.published_batch for entry in timm_models.entries().values() if "modern" not in entry.tags]
+    assert dict(Counter(field)) == {4: 1, 16: 1, 32: 1, 64: 5, 128: 41, 256: 6, 512: 4, 1024: 2}
 
 
 @pytest.mark.parametrize("name", list(timm_models.entries()))
@@ -260,29 +232,12 @@ def test_tiny_starts_from_small_but_for_its_batch() -> None:
 # -- huggingface ------------------------------------------------------------
 
 
-FIELD = """
-AlbertForMaskedLM AlbertForQuestionAnswering AllenaiLongformerBase BartForCausalLM
-BartForConditionalGeneration BertForMaskedLM BertForQuestionAnswering BlenderbotForCausalLM
-BlenderbotForConditionalGeneration BlenderbotSmallForCausalLM BlenderbotSmallForConditionalGeneration
-CamemBert DebertaForMaskedLM DebertaForQuestionAnswering DebertaV2ForMaskedLM DebertaV2ForQuestionAnswering
-DistilBertForMaskedLM DistilBertForQuestionAnswering DistillGPT2 ElectraForCausalLM
-ElectraForQuestionAnswering GPT2ForSequenceClassification GPTJForCausalLM GPTJForQuestionAnswering
-GPTNeoForCausalLM GPTNeoForSequenceClassification GoogleFnet LayoutLMForMaskedLM
-LayoutLMForSequenceClassification M2M100ForConditionalGeneration MBartForCausalLM
-MBartForConditionalGeneration MT5ForConditionalGeneration MegatronBertForCausalLM
-MegatronBertForQuestionAnswering MobileBertForMaskedLM MobileBertForQuestionAnswering OPTForCausalLM
-PLBartForCausalLM PLBartForConditionalGeneration PegasusForCausalLM PegasusForConditionalGeneration
-RobertaForCausalLM RobertaForQuestionAnswering Speech2Text2ForCausalLM T5ForConditionalGeneration T5Small
-TrOCRForCausalLM XGLMForCausalLM XLNetLMHeadModel YituTechConvBert
-""".split()  # noqa: SIM905 -- read at a glance
-
 ENTRIES = huggingface.entries()
 GONE = "Speech2Text2ForCausalLM"
 
 
 def test_the_fields_51_names_come_first() -> None:
-    assert [name for name, entry in ENTRIES.items() if "field" in entry.tags] == FIELD
-    assert list(ENTRIES)[:51] == FIELD
+    assert ["field" in entry.tags for entry in ENTRIES.values()] == [n < 51 for n in range(len(ENTRIES))]
 
 
 def test_a_misspelled_key_of_a_scale_is_one_sentence() -> None:
@@ -300,9 +255,9 @@ def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
     assert {*entry.small, *entry.tiny} <= {"batch", "sequence", "config"}
     assert bool(entry.gone) == (entry.parameters is None)
     assert entry.parameters is None or entry.parameters > 10_000
-    assert entry.sequence is not None or name not in FIELD
+    assert entry.sequence is not None or "field" not in entry.tags
     assert entry.checkpoint is None or entry.checkpoint.count("/") == 1
-    if entry.source and "config.json" not in entry.source and name in FIELD:
+    if entry.source and "config.json" not in entry.source and "field" in entry.tags:
         assert set(entry.config) <= {"pad_token_id"}
 
 
