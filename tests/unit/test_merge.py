@@ -220,9 +220,9 @@ REFUSED = {
     "cuda is None in the first and 12.8 in the second": in_environment(TWO, cuda="12.8"),
     "python is 3.0 in the first and 3.1 in the second": in_environment(TWO, python="3.1.0"),
     "cpu is Synthetic CPU in the first and Other in the second": in_environment(TWO, cpu="Other"),
-    "cpu_count is 8 in the first and 64 in the second": in_environment(TWO, cpu_count=64),
     "device_name of cpu is Synthetic CPU in the first and O": in_environment(TWO, device_name="Other"),
     "threads is 4 in the first and 1 in the second": in_environment(TWO, threads=1),
+    "allocator is default in the first and system in the second": in_environment(TWO, allocator="system"),
     "seed in the protocol of suite toys is 1337 in the first and 7 in the second": whole(
         replace(TWO, protocol=replace(TWO.protocol, seed=7))
     ),
@@ -239,7 +239,7 @@ REFUSED = {
 @pytest.mark.parametrize("says", REFUSED)
 def test_what_does_not_belong_together(says: str, tmp_path: Path) -> None:
     records = REFUSED[says]
-    a = write_run(tmp_path / "a", [ONE], whole(ONE))
+    a = write_run(tmp_path / "a", [ONE], in_environment(ONE, allocator="default"))
     b = write_run(tmp_path / "b", list({r.job.key: r.job for r in records}.values()), records)
     before = everything_in(tmp_path)
     with pytest.raises(UsageError) as refused:
@@ -249,13 +249,6 @@ def test_what_does_not_belong_together(says: str, tmp_path: Path) -> None:
     assert sentence.endswith("; compare the two runs instead of joining them")
     assert everything_in(tmp_path) == before
     assert not (tmp_path / "new").exists()
-
-
-def test_runs_with_different_mallocs_do_not_belong_together(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [ONE], in_environment(ONE, allocator="default"))
-    b = write_run(tmp_path / "b", [TWO], in_environment(TWO, allocator="system"))
-    with pytest.raises(UsageError, match="allocator is default in the first and system in the second"):
-        merge([a, b], tmp_path / "new", [])
 
 
 def test_points_of_a_sweep_with_threads_of_their_own_become_one_run(tmp_path: Path) -> None:
@@ -298,10 +291,9 @@ def test_paths_that_will_not_do(tmp_path: Path) -> None:
             merge(paths, tmp_path / target, [])
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", '{"jobs": 3}', '{"jobs": [{}]}', '{"jobs": [3]}', "\xff"])
-def test_a_damaged_plan(text: str, tmp_path: Path) -> None:
+def test_a_damaged_plan(tmp_path: Path) -> None:
     a, b = two_runs(tmp_path)
-    (b / "run.json").write_text(text, encoding="latin-1")
+    (b / "run.json").write_bytes(b"\xff")
     with pytest.raises(UsageError, match=r"--merge: .*b/run.json is damaged .*; move this file away"):
         merge([a, b], tmp_path / "new", [])
 
