@@ -52,11 +52,6 @@ def test_a_kind_without_counters_says_nothing() -> None:
     assert (*counters, devices.CPU.busy_s(lambda: None, steps=1, sleep_s=0.0)) == (None,) * 4
 
 
-def test_what_nobody_has_tried_is_announced() -> None:
-    assert devices.TRIED == ("cpu", "cuda")
-    assert devices.UNTRIED == ("xpu", "mps")
-
-
 def names_cuda(path: Path) -> bool:
     """Whether its code, docstrings and comments aside, has the word: as a name, an attribute or in a text."""
     text = path.read_text(encoding="utf-8")

@@ -64,7 +64,6 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave\n"}, "CPU governor", "powersave", "cpupower"),
         ({f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n"}, "CPU governor", "performance", ""),
         ({f"{CPU}/intel_pstate/no_turbo": "0\n"}, "turbo", "on", "echo 1"),
-        ({f"{CPU}/intel_pstate/no_turbo": "1\n"}, "turbo", "off", ""),
         ({f"{CPU}/cpufreq/boost": "1\n"}, "turbo", "on", "echo 0"),
         ({"proc/loadavg": "3.00 1 1 1/9 7"}, "load", "3 in the last minute, on 4 CPUs", "other processes"),
         ({"proc/loadavg": "0.30 1 1 1/9 7"}, "load", "0.3 in the last minute, on 4 CPUs", ""),

@@ -267,12 +267,9 @@ def test_a_record_of_a_newer_format_is_refused(path: Path) -> None:
         b"garbage",
         b"{}",
         b"[]",
-        b"null",
         b"\xff\xfe",
         b'{"schema_version": 0}',
-        b'{"schema_version": "1"}',
         b'{"schema_version": 1}',
-        b'{"schema_version": 1, "job": 3}',
         b"[" * 100_000,
     ],
 )

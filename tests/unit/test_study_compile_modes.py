@@ -103,7 +103,6 @@ def test_each_model_is_a_job_with_the_modes_as_candidates(
         (["--parts=sound"], "--parts: there is no part called 'sound'"),
         (["--device=tpu"], "--device: there is no device called 'tpu'"),
         (["--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),
-        (["--device=cpu", "--new-tokens=8"], "--new-tokens is for --generate"),
         (["--device=cpu", "--data-dir=."], "--data-dir: there is no such flag"),
         (["--device=cpu", "--list"], "compile-modes measures"),
     ],

@@ -175,10 +175,6 @@ def test_its_runner_shows_the_folder_of_output_dir_again(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (
-            "--training --quantization=int4weightonly",
-            "--quantization: there is no value called 'int4weightonly'; did you mean",
-        ),
         ("--training --quantization=int3", "--quantization: there is no value called 'int3'"),
         ("--training --amp-dtype=bfloat16", "--amp-dtype: it belongs to --amp"),
         ("--training --output", "--output: the value is missing; write --output FILE"),
