@@ -123,11 +123,7 @@ def test_three_processes_cover_the_truth_whatever_was_assumed(tau: float, models
 @pytest.mark.parametrize(
     ("name", "values", "said"),
     [
-        (
-            "generated_code",
-            "aabab",
-            "] in 3 processes, 1.0501x [1.0494, 1.0507] in 2 with other generated code",
-        ),
+        ("generated_code", "aabab", "3 processes, 1.0501x [1.0494, 1.0507] in 2 with other generated code"),
         ("autotuned_kernels", "aabab", "in 2 with other kernels, which autotuning chose"),
         ("generated_code", "aaaab", ""),  # one process shows no spread
         ("generated_code", "aaaaa", ""),

@@ -71,12 +71,7 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path) -> None:
         ({"sys/fs/cgroup/cpu.max": "800000 100000"}, "CPU quota", "8 CPUs", ""),
         ({"sys/fs/cgroup/cpu.max": "max 100000"}, "CPU quota", "none", ""),
         ({"sys/fs/cgroup/cpu.max": "100000 100000"}, "CPU quota", "1 CPU", "--threads=1"),
-        (
-            {f"{QUOTA}_quota_us": "200000", f"{QUOTA}_period_us": "100000"},
-            "CPU quota",
-            "2 CPUs",
-            "--threads=2",
-        ),
+        ({f"{QUOTA}_quota_us": "2000", f"{QUOTA}_period_us": "1000"}, "CPU quota", "2 CPUs", "--threads=2"),
         ({PAGES: "[always] madvise never"}, "transparent huge pages", "always", "madvise"),
         ({PAGES: "always [madvise] never"}, "transparent huge pages", "madvise", ""),
         ({CLOCK: "hpet"}, "clock source", "hpet", "tsc"),

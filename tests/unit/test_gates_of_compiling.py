@@ -93,11 +93,7 @@ def test_without_two_compilations_a_side_the_gate_does_not_pass() -> None:
     ("word", "words", "sentence"),
     [
         ("regression", "", "--fail-on: regression needs two runs (--compare); a run has compile, memory, "),
-        (
-            "compile:10%",
-            "--compile-runs=2",
-            "compile compares environments of a run, compiled several times; ",
-        ),
+        ("compile:10%", "--compile-runs=2", "compile compares environments of a run, compiled several times"),
         ("memory", "--accuracy", "memory is measured in timed steps; leave --accuracy out"),
     ],
 )

@@ -236,10 +236,7 @@ def test_the_text_is_found_by_its_checksum_or_refused(
         (["training-time", "--precisions=fp8"], "--precisions: there is no precision called 'fp8'"),
         (["training-time", "--device=cpu", "--precisions=tf32,float32"], "exists on CUDA only"),
         (["training-time", "--device=cpu", "--modes=script"], "eager is the baseline of the other modes"),
-        (
-            ["training-time", "--device=cpu", "--precisions=amp_bfloat16"],
-            "all ratios are relative to float32",
-        ),
+        (["training-time", "--device=cpu", "--precisions=amp_bfloat16"], "ratios are relative to float32"),
         (["training-time", "--steps=0"], "--steps: 0 is too small"),
         (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
         (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
