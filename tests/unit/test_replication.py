@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import STOPPED, Extras, Failure, Job, Protocol, Record, Status
+from harness.schema import STOPPED, Extras, Failure, Job, ModelFacts, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine.processes import joined_samples, with_processes
@@ -128,34 +128,29 @@ def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() 
     assert run.asked[2] == ("b",)
 
 
-def test_parity_counts_in_every_process() -> None:
-    def judged(job: Job, candidate: str, number: int) -> Record:
-        return make_record(job, candidate, status=Status.FAIL_ACCURACY if number == 2 else Status.PASS)
-
-    record = Run(3, judged, "a").records["a"]
-    assert record.status is Status.FAIL_ACCURACY
-    assert "fail_accuracy in process 2 of 3" in record.notes
-    assert len(known(record.samples).rounds_by_process) == 3
+LATE = Failure(kind="RuntimeError", message="gone", phase="finish")
+HALVED = ModelFacts(parameters=1, parameter_bytes=4, input_shapes=(), batch_size=4)
 
 
-def test_a_batch_that_is_halved_in_a_later_process_is_no_pass() -> None:
-    def halved(job: Job, candidate: str, number: int) -> Record:
+@pytest.mark.parametrize(
+    ("changes", "status", "kind", "rounds"),
+    [
+        ({"status": Status.FAIL_ACCURACY}, Status.FAIL_ACCURACY, None, (20, 20, 20)),
+        ({"status": Status.FAIL_TO_RUN, "failure": LATE}, Status.FAIL_TO_RUN, LATE.kind, (20, 20, 20)),
+        ({"model": HALVED}, Status.OOM, "OtherBatch", None),
+    ],
+)
+def test_the_second_process_counts_too(
+    changes: dict[str, Any], status: Status, kind: str | None, rounds: tuple[int, ...] | None
+) -> None:
+    def measured(job: Job, candidate: str, number: int) -> Record:
         record = make_record(job, candidate)
-        return replace(record, model=replace(known(record.model), batch_size=4 if number == 2 else 8))
+        return replace(record, **changes) if number == 2 else record
 
-    record = Run(3, halved, "a").records["a"]
-    assert (record.status, known(record.failure).kind) == (Status.OOM, "OtherBatch")
-
-
-def test_why_a_later_process_failed_at_its_end_is_kept() -> None:
-    late = Failure(kind="RuntimeError", message="gone", phase="finish")
-
-    def failing(job: Job, candidate: str, number: int) -> Record:
-        record = make_record(job, candidate)
-        return replace(record, status=Status.FAIL_TO_RUN, failure=late) if number == 2 else record
-
-    record = Run(3, failing, "a").records["a"]
-    assert (record.status, record.failure) == (Status.FAIL_TO_RUN, late)
+    record = Run(3, measured, "a").records["a"]
+    assert (record.status, getattr(record.failure, "kind", None)) == (status, kind)
+    assert getattr(record.samples, "rounds_by_process", None) == rounds
+    assert (f"{status.value} in process 2 of 3" in record.notes) is (rounds is not None)
 
 
 @pytest.mark.parametrize(("speedup", "least", "most"), [(1.5, 1, 1), (1.0, 3, 10)])
