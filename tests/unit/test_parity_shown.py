@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.schema import Record, Status, Where
 from runner.analysis.derive import compare, summarize
 from runner.reports.pages.panels import panel_chunks
@@ -16,30 +18,29 @@ def cell(record: Record) -> str:
     return parity_cell(compare([record])[0])
 
 
-def test_a_pass_has_its_resolution_beside_it() -> None:
-    passed = make_record(make_job())
-    assert cell(passed) == "pass"  # an older record
-    fine = {"resolution_median": 0.001, "resolution_largest": 0.0523}
-    assert cell(judged(passed, **fine)) == "pass, to 5.2 %"
-    failed = make_record(make_job(), status=Status.FAIL_ACCURACY)
-    assert cell(judged(failed, **fine)) == "fail_accuracy"
-    assert cell(replace(failed, parity=None)) == "fail_accuracy"
-
-
 def judged(record: Record, **numbers: Any) -> Record:
     """With this in its parity."""
     return replace(record, parity=replace(known(record.parity), **numbers))
 
 
-def test_a_pass_says_how_fine_it_was_for_outputs_and_gradients() -> None:
-    passed = make_record(make_job())
-    assert cell(judged(passed, resolution_outputs=0.0012)) == "pass, to 0.12 %"
-    fine = {"resolution_outputs": 0.0012, "resolution_gradients": 0.02}
-    assert cell(judged(passed, **fine)) == "pass, to 0.12 % (gradients 2.0 %)"
-    endless = judged(passed, resolution_outputs=0.0012, resolution_gradients=3.8e10)
-    assert cell(endless) == "pass*, to 0.12 % (gradients over 1,000 %)"
-    kinks = judged(passed, **fine, sensitive_tensors=("a", "b"))
-    assert cell(kinks) == "pass, to 0.12 % (gradients 2.0 %, 2 sensitive)"
+OUTPUTS, BOTH = {"resolution_outputs": 0.0012}, {"resolution_outputs": 0.0012, "resolution_gradients": 0.02}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ({}, "pass"),  # an older record
+        ({"resolution_median": 0.001, "resolution_largest": 0.0523}, "pass, to 5.2 %"),
+        (OUTPUTS, "pass, to 0.12 %"),
+        (BOTH, "pass, to 0.12 % (gradients 2.0 %)"),
+        ({**OUTPUTS, "resolution_gradients": 3.8e10}, "pass*, to 0.12 % (gradients over 1,000 %)"),
+        ({**BOTH, "sensitive_tensors": ("a", "b")}, "pass, to 0.12 % (gradients 2.0 %, 2 sensitive)"),
+    ],
+)
+def test_a_pass_says_how_fine_it_was_and_a_failure_does_not(numbers: dict[str, Any], text: str) -> None:
+    assert cell(judged(make_record(make_job()), **numbers)) == text
+    failed = make_record(make_job(), status=Status.FAIL_ACCURACY)
+    assert cell(judged(failed, **numbers)) == cell(replace(failed, parity=None)) == "fail_accuracy"
 
 
 def test_a_coarse_pass_is_marked_and_explained() -> None:
