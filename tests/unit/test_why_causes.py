@@ -321,28 +321,20 @@ def test_a_look_without_a_trace_of_eager_is_no_error() -> None:
     assert proposals(replace(PLANTED["a decomposed operator"], eager={})) is not None
 
 
-def test_without_times_together_the_causes_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
-    parts = {PAIRS: run(TIMES_OF_TWO), LOOK: [PLANTED["random numbers"].record], TOGETHER: []}
-    said: list[str] = []
-    job = make_job(candidates=("inductor",))
-    explanation = asked_why(job, lambda _, part: parts[part], said.append)
-    assert len(acting(explanation)) == 2
-    assert explanation.together is None
-    assert "together, " in said[-1]
-
-
-def test_settings_that_are_slower_together_are_no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slower", [False, True])
+def test_without_times_together_or_with_slower_ones_the_causes_stand_alone(
+    monkeypatch: pytest.MonkeyPatch, slower: bool
+) -> None:
     monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
     both = with_setting("inductor", together_setting(explain("inductor", run(TIMES_OF_TWO), TWO, None)))
-    parts = {
-        PAIRS: run(TIMES_OF_TWO),
-        LOOK: [PLANTED["random numbers"].record],
-        TOGETHER: run({both: 15.0, "inductor": 13.0}),
-    }
-    explanation = asked_why(make_job(candidates=("inductor",)), lambda _, part: parts[part], lambda _: None)
+    measured = run({both: 15.0, "inductor": 13.0}) if slower else []
+    parts = {PAIRS: run(TIMES_OF_TWO), LOOK: [PLANTED["random numbers"].record], TOGETHER: measured}
+    said: list[str] = []
+    explanation = asked_why(make_job(candidates=("inductor",)), lambda _, part: parts[part], said.append)
     assert explanation.together is None
-    assert len(explanation.attempts) == 3
+    assert len(acting(explanation)) == 2
+    assert len(explanation.attempts) == 2 + slower
+    assert slower or "together, " in said[-1]
 
 
 def test_ctrl_c_in_a_later_model_loses_no_explanation(
