@@ -20,7 +20,6 @@ from runner.runs.compare.load import load, results_of
 from runner.runs.compare.run import Run
 from runner.runs.compare.words import head_lines, lists, tables
 from runner.store.record_file import append_record
-from tests.command_line import refused
 from tests.factories import control, known, make_job, make_record
 
 MODELS = tuple(f"model_{number}" for number in range(6))
@@ -270,19 +269,6 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
         with pytest.raises(UsageError, match=r"regression:5 %: other work used the CPUs during these runs"):
             gate(changes, "regression:5%")
     assert gate(changes, "regression:50%", "parity") == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["speed"], "there is no kind of change called 'speed'; choose from"),
-        (["parity:5%"], "parity has no threshold; write just parity"),
-        (["regression:"], "'' is not a share"),
-    ],
-)
-def test_bad_gates(words: list[str], sentence: str) -> None:
-    with refused(sentence, "--fail-on: "):
-        gates_asked(words)
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.02, Verdict.SLOWER), (0.10, Verdict.SAME)])

@@ -54,26 +54,6 @@ def test_the_reference_comes_first() -> None:
     assert environments_asked(None, None) == ()
 
 
-@pytest.mark.parametrize(
-    ("words", "reference", "sentence"),
-    [
-        (["torch=2.2.2"], None, "neither a Python nor a requirement of torch"),
-        (["pyton3"], None, "neither a Python nor a requirement of torch"),
-        (["old="], None, "names no environment"),
-        (["new=torch>=2.2"], None, "which version of torch; write torch==2.2.2"),
-        (["/usr/bin/python3"], None, "give /usr/bin/python3 a name; write old=/usr/bin/python3"),
-        (["a b=torch==2.2.2"], None, "'a b' cannot be the name"),
-        (["a=torch==2.2.2; rm -rf"], None, "neither a Python nor a requirement"),
-        (["torch==2.2.2", "torch==2.2.2"], None, "two environments are called torch-2.2.2"),
-        (["a=torch==2.2.2"], "b", "--reference-env: there is no environment called 'b'"),
-        (None, "b", "--reference-env names one of --envs"),
-    ],
-)
-def test_bad_words_end_in_one_sentence(words: list[str] | None, reference: str | None, sentence: str) -> None:
-    with refused(sentence):
-        environments_asked(words, reference)
-
-
 # -- making one -----------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from runner.runs.compare.changes import RunChanges, changes_between
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_result
-from tests.command_line import config_of_words, refused
+from tests.command_line import refused
 from tests.factories import compiled_cold, known, make_environments, make_job, make_record, with_samples
 from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_environments_compare import records
@@ -87,19 +87,6 @@ def test_environments_of_a_run_are_compared_in_pairs(factor: float, failures: in
 def test_without_two_compilations_a_side_the_gate_does_not_pass() -> None:
     with pytest.raises(UsageError, match="compile:10 %: no compiler has two cold compilations in two env"):
         results([make_record(make_job())], "compile:10%")
-
-
-@pytest.mark.parametrize(
-    ("word", "words", "sentence"),
-    [
-        ("regression", "", "--fail-on: regression needs two runs (--compare); a run has compile, memory, "),
-        ("compile:10%", "--compile-runs=2", "compile compares environments of a run, compiled several times"),
-        ("memory", "--accuracy", "memory is measured in timed steps; leave --accuracy out"),
-    ],
-)
-def test_a_gate_that_a_run_cannot_answer_is_refused_at_the_door(word: str, words: str, sentence: str) -> None:
-    with refused(sentence):
-        gates_of_run([word], config_of_words(["--training", *words.split()]))
 
 
 # -- accepted changes ------------------------------------------------------------------------------

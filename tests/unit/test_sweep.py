@@ -293,21 +293,3 @@ def test_padded_sizes_are_powers_of_two_or_the_stated_ones() -> None:
     assert sizes_run("batch=3,8,9,11", 0, "padded") == (4, 8, 11, 11)
     assert sizes_run("batch=3,8,9/6,12", 0, "padded") == (6, 12, 12)
     assert sizes_run("batch=3,8,9/6,12", 0, "static") == (3, 8, 9)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("64,128", "names no axis"),
-        ("threads=1,2", "there is no axis called 'threads'"),
-        ("batch=", "has no sizes"),
-        ("batch=0,4", "too small"),
-        ("batch=x", "there is no file 'x'; write for example"),
-        ("batch=4,8:5000", "more than 1000"),
-        ("batch=4,8/6", "no size to pad to is as large as 8"),
-        ("batch=100:+-20%:2/119", "no size to pad to is as large as 120"),  # whatever the seed draws
-    ],
-)
-def test_a_bad_stream_is_one_sentence(text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        spec(text)
