@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -242,13 +241,23 @@ def test_the_text_is_found_by_its_checksum_or_refused(
         (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
         (["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
+        (["compile-modes", "--parts=sound"], "--parts: there is no part called 'sound'"),
+        (["compile-modes", "--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),
+        (["compile-modes", "--device=cpu", "--data-dir=."], "--data-dir: there is no such flag"),
+        (["compile-modes", "--device=cpu", "--list"], "compile-modes measures"),
         (["report", "/nowhere"], "there is no records.jsonl in /nowhere"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(
-    flags: list[str], sentence: str, capsys: pytest.CaptureFixture[Any]
+def test_bad_input_ends_in_one_sentence_and_writes_nothing(
+    flags: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(flags) == 2
     told = capsys.readouterr().err
     assert sentence in told
     assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())

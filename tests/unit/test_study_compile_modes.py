@@ -97,27 +97,6 @@ def test_each_model_is_a_job_with_the_modes_as_candidates(
         assert (llama.case.prompt_tokens, llama.case.new_tokens, llama.dtype) == (512, 128, "bfloat16")
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (["--parts=sound"], "--parts: there is no part called 'sound'"),
-        (["--device=tpu"], "--device: there is no device called 'tpu'"),
-        (["--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),
-        (["--device=cpu", "--data-dir=."], "--data-dir: there is no such flag"),
-        (["--device=cpu", "--list"], "compile-modes measures"),
-    ],
-)
-def test_bad_flags_end_in_one_sentence_and_write_nothing(
-    flags: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "run"
-    assert main(["compile-modes", f"--output-dir={folder}", *flags]) == 2
-    printed = capsys.readouterr()
-    assert printed.err.startswith(f"error: {says}")
-    assert len(printed.err.splitlines()) == 1
-    assert not folder.exists()
-
-
 # -- what it says -----------------------------------------------------------------------
 
 
