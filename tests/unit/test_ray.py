@@ -96,16 +96,17 @@ class Ray:
         return [{**node, "Resources": {"CPU": 4.0, "GPU": 2.0}, "Alive": True}]
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    script: Script,
-    jobs: Sequence[Work],
-    stop: Callable[[], bool] = lambda: False,
-) -> tuple[Ray, list[Event]]:
-    ray = Ray(script)
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    return ray, list(RayExecutor(job_command).run(jobs, Folder(tmp_path), stop))
+Run = Callable[[Script, Sequence[Work]], tuple[Ray, list[Event]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    def on_ray(script: Script, jobs: Sequence[Work]) -> tuple[Ray, list[Event]]:
+        ray = Ray(script)
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        return ray, list(RayExecutor(job_command).run(jobs, Folder(tmp_path), lambda: False))
+
+    return on_ray
 
 
 def answers(order: dict[str, Any], most: int = 9) -> list[Any]:
@@ -119,10 +120,8 @@ JOBS = [work(f"m{number}", "cpu") for number in range(3)]
 ALL = sorted((work.job.case.name, candidate) for work in JOBS for candidate in work.candidates)
 
 
-def test_every_job_is_one_task_and_every_record_is_there_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    ray, events = run(monkeypatch, tmp_path, lambda order: [*answers(order), *answers(order)], JOBS)
+def test_every_job_is_one_task_and_every_record_is_there_once(run: Run, tmp_path: Path) -> None:
+    ray, events = run(lambda order: [*answers(order), *answers(order)], JOBS)
     assert recorded(events) == ALL
     assert len(ray.streams) == 3
     for kind in (Started, JobEnded):
@@ -135,21 +134,21 @@ def test_every_job_is_one_task_and_every_record_is_there_once(
     assert first.notes == ()
 
 
-def test_files_of_a_job_are_kept_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_a_job_are_kept_in_its_folder(run: Run, tmp_path: Path) -> None:
     files = {"repro-a.py": "code", "../../out": "elsewhere"}
-    run(monkeypatch, tmp_path, lambda order: [*answers(order), {"output": "", "files": files}], JOBS[:1])
+    run(lambda order: [*answers(order), {"output": "", "files": files}], JOBS[:1])
     folder = Folder(tmp_path).open_case(JOBS[0].job).parent
     assert (folder / "repro-a.py").read_text() == "code"
     assert (folder / "out").read_text() == "elsewhere"
 
 
 def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def script(order: dict[str, Any]) -> list[object]:
         return answers(order) if order["candidates"] == ["b"] else [*answers(order, 1), LostError("gone")]
 
-    ray, events = run(monkeypatch, tmp_path, script, JOBS[:1])
+    ray, events = run(script, JOBS[:1])
     assert recorded(events) == [("m0", "a"), ("m0", "b")]
     assert [stream.order["candidates"] for stream in ray.streams] == [["a", "b"], ["b"]]
     second = [event for event in events if isinstance(event, Record)][1]
@@ -159,10 +158,8 @@ def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(
 
 
 @pytest.mark.parametrize("end", [[LostError("gone")], []])
-def test_a_job_that_is_lost_again_and_again_has_failure_records(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: list[object]
-) -> None:
-    ray, events = run(monkeypatch, tmp_path, lambda _: end, JOBS[:1])
+def test_a_job_that_is_lost_again_and_again_has_failure_records(run: Run, end: list[object]) -> None:
+    ray, events = run(lambda _: end, JOBS[:1])
     run_records = [event for event in events if isinstance(event, Record)]
     assert {r.candidate: r.status for r in run_records} == dict.fromkeys("ab", Status.INFRA_ERROR)
     assert len(ray.streams) == ATTEMPTS
@@ -186,11 +183,11 @@ def test_a_stop_cancels_all_tasks_and_makes_no_record(
     assert sum(isinstance(event, JobEnded) for event in events) == 3
 
 
-def test_jobs_that_share_a_node_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_jobs_that_share_a_node_say_so(run: Run) -> None:
     def script(order: dict[str, Any]) -> list[object]:
         return [{**answer, "cpus": 1.0} for answer in answers(order)]
 
-    _, events = run(monkeypatch, tmp_path, script, JOBS[:1])
+    _, events = run(script, JOBS[:1])
     (first, *_) = (event for event in events if isinstance(event, Record))
     assert first.notes[0].startswith("had 1 of the node's 4 cores; other jobs on the node may")
     assert (first.environment["node_cpus"], first.environment["job_cpus"]) == (4.0, 1.0)
