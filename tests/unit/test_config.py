@@ -26,7 +26,6 @@ def test_lists_by_repetition_and_by_commas() -> None:
     ("words", "graphs"),
     [
         (["-dcuda:1"], True),
-        (["-dcuda", "--dtypes=amp"], True),
         (["-dcpu"], False),
         (["-dcpu,cuda"], False),
         (["-dxpu"], False),

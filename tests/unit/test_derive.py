@@ -23,9 +23,8 @@ def comparison_of(record: Record) -> Comparison:
 # -- comparisons -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.NOT_COMPILED, Status.OOM])
-def test_without_samples_every_number_is_none(status: Status) -> None:
-    comparison = comparison_of(make_record(make_job(), status=status))
+def test_without_samples_every_number_is_none() -> None:
+    comparison = comparison_of(make_record(make_job(), status=Status.CRASH))
     assert comparison.n == 0
     others = ("record", "compiler", "device", "n", "processes", "derived", "compilations_s")
     numbers = [getattr(comparison, f) for f in comparison.__dataclass_fields__ if f not in others]

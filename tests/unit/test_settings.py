@@ -249,11 +249,6 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
     assert job_command(again) == command
 
 
-def test_a_protocol_has_one_field_that_the_engine_alone_sets() -> None:
-    without = [path for path, _, row in rows(RunConfig) if row is None]
-    assert sorted(without) == sorted(["own_compilers", "protocol.process", *ENGINES])
-
-
 # -- what the command line refuses, Python refuses -----------------------------------------------------
 
 REFUSED: list[tuple[list[str], dict[str, Any], str, str]] = [

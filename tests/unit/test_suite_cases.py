@@ -102,12 +102,6 @@ def test_every_case_is_an_operation_and_its_batch_is_its_first_size(scale: str) 
         assert case.batch_size == ops.entries()[name].sizes(scale)[0]
 
 
-def test_the_published_product_is_the_published_one() -> None:
-    rows, inner, columns = ops.entries()["matmul_published"].sizes("full")
-    assert (rows, inner, columns) == (16384, 32768, 8192)
-    assert ops.entries()["matmul_published"].sizes("small") == (rows // 16, inner // 16, columns // 16)
-
-
 @pytest.mark.parametrize("name", list(ops.entries()))
 def test_every_operation_has_a_purpose_and_scales_that_fall_to_what_caches_do_not_hold(name: str) -> None:
     entry = ops.entries()[name]
