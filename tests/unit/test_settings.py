@@ -257,7 +257,6 @@ REFUSED: list[tuple[list[str], dict[str, Any], str, str]] = [
     (["--devices=cupid"], {"device": "cupid"}, "-d/--devices", "device"),
     (["--repeat=0"], {"protocol": Protocol(repeat=0)}, "-n/--repeat", "protocol.repeat"),
     (["--processes=-1"], {"protocol": Protocol(processes=-1)}, "--processes", "protocol.processes"),
-    (["--parity=loose"], {"protocol": Protocol(parity="loose")}, "--parity", "protocol.parity"),
     (
         ["--protocol=max_rounds=3"],
         {"protocol": Protocol(max_rounds=3)},

@@ -109,9 +109,6 @@ COMMANDS = {
     "--performance --training --amp --backend=inductor --output=torchbench_training.csv": (
         "training amp inductor torchbench_training"
     ),
-    "--performance --inference --bfloat16 --backend=inductor --output=logs/timm_models_inference.csv": (
-        "inference bfloat16 inductor logs/timm_models_inference"
-    ),
     "--performance --inference --bfloat16 --backend=inductor --hf-inference-mode=prefill "
     "--prompt-length=1000 --batch-size=1 --only=Qwen/Qwen3-0.6B --output=prefill_performance.csv": (
         "generate bfloat16 inductor prefill_performance"
@@ -131,9 +128,6 @@ COMMANDS = {
     ),
     "--float32 -dcuda --training --nvfuser --speedup-dynamo-ts --use-eval-mode --isolate": (
         "training float32 dynamo_ts None"
-    ),
-    "--float32 -dcuda --training --nvfuser --accuracy-aot-ts-mincut --use-eval-mode --isolate": (
-        "training float32 aot_ts_mincut None"
     ),
     # its runner
     "--suites=timm_models --training --dtypes=float32 --output-dir=timm_logs": (
