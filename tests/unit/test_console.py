@@ -161,10 +161,7 @@ def test_what_counts_for_nothing_is_not_far_from_1() -> None:
 def test_the_console_says_what_it_leaves_out() -> None:
     records = [make_record(make_job(f"model_{i}"), speedup=1 + i / 1000, rounds=6) for i in range(201)]
     text = printed(records, 100)
-    assert (
-        "50 of 201 models, with the speedups furthest from 1; report.html and the CSV files have all models."
-        in text
-    )
+    assert "50 of 201 models, with the speedups furthest from 1; report.html and the CSV files have" in text
     assert sum(line.startswith("model_") for line in text.splitlines()) == 50
     assert "passed: inductor 201/201" in text
 

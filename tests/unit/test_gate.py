@@ -379,9 +379,8 @@ def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> No
     assert calls[-2:] == ["conclude", "was timed"]
     assert [record.metrics["prepared_beside"] for record in run_records] == [2, 2, 2]
     deadlines = {name: end for name, end, _ in script.deadlines}
-    assert (
-        deadlines["finish"] - deadlines["open"] == 1000.0
-    )  # waiting for other jobs does not use up --timeout
+    # waiting for other jobs does not use up --timeout
+    assert deadlines["finish"] - deadlines["open"] == 1000.0
 
 
 @pytest.mark.parametrize("fault", [failed(Status.OOM), lost("b", signal="SIGKILL")])

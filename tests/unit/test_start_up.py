@@ -33,7 +33,7 @@ from runner.plan.allocators import library_of
 from runner.plan.interpreter import worker_environment
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables
-from tests.factories import known, make_environments, make_job, make_parity, make_record
+from tests.factories import compiled, known, make_environments, make_job, make_parity, make_record
 from torchduet.frames import frames_of
 
 
@@ -124,7 +124,7 @@ def test_in_an_environment_eager_is_prepared_as_a_compiler() -> None:
 
 
 def test_races_are_no_compile_runs() -> None:
-    cold = Compilation(start="cold", round=0, metrics={"compilation_latency_s": 3.0})
+    cold = compiled("cold", 3.0)
     record = replace(make_record(make_job()), compilations=(cold, replace(cold, first_calls_s=(9.0, 1.0))))
     assert by_round(record, "cold") == {0: 3.0}
     assert first_step_by_round(record, "cold") == {0: 9.0}
