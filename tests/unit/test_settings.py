@@ -251,47 +251,33 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
 
 # -- what the command line refuses, Python refuses -----------------------------------------------------
 
-REFUSED: list[tuple[list[str], dict[str, Any], str, str]] = [
-    (["--dtypes=tf32", "-dcpu"], {"dtype": "tf32", "device": "cpu"}, "--dtypes", "dtype"),
-    (["--dtypes=bf61"], {"dtype": "bf61"}, "--dtypes", "dtype"),
-    (["--devices=cupid"], {"device": "cupid"}, "-d/--devices", "device"),
-    (["--repeat=0"], {"protocol": Protocol(repeat=0)}, "-n/--repeat", "protocol.repeat"),
-    (["--processes=-1"], {"protocol": Protocol(processes=-1)}, "--processes", "protocol.processes"),
-    (
-        ["--protocol=max_rounds=3"],
-        {"protocol": Protocol(max_rounds=3)},
-        "--protocol: max_rounds",
-        "protocol.max_rounds",
-    ),
-    (
-        ["--phase-timeout=dream=3"],
-        {"protocol": Protocol(phase_timeouts_s={"dream": 3.0})},
-        "--phase-timeout",
-        "protocol.phase_timeouts_s",
-    ),
-    (
-        ["--inductor-config=x"],
-        {"options": CompilerOptions(inductor_config=("x",))},
-        "--inductor-config",
-        "options.inductor_config",
-    ),
-    (["--allocator=jemaloc"], {"extras": Extras(allocator="jemaloc")}, "--allocator", "extras.allocator"),
-]
+HOLDERS: Mapping[str, Any] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
 
 
 @pytest.mark.parametrize(
-    ("typed", "arguments", "named", "argument"), REFUSED, ids=lambda value: str(value)[:40]
+    ("typed", "path", "value", "named"),
+    [
+        ("--dtypes=tf32", "dtype", "tf32", "--dtypes"),
+        ("--dtypes=bf61", "dtype", "bf61", "--dtypes"),
+        ("--devices=cupid", "device", "cupid", "-d/--devices"),
+        ("--repeat=0", "protocol.repeat", 0, "-n/--repeat"),
+        ("--processes=-1", "protocol.processes", -1, "--processes"),
+        ("--protocol=max_rounds=3", "protocol.max_rounds", 3, "--protocol: max_rounds"),
+        ("--phase-timeout=dream=3", "protocol.phase_timeouts_s", {"dream": 3.0}, "--phase-timeout"),
+        ("--inductor-config=x", "options.inductor_config", ("x",), "--inductor-config"),
+        ("--allocator=jemaloc", "extras.allocator", "jemaloc", "--allocator"),
+    ],
 )
-def test_python_refuses_what_the_command_line_refuses(
-    typed: list[str], arguments: dict[str, Any], named: str, argument: str
-) -> None:
+def test_python_refuses_what_the_command_line_refuses(typed: str, path: str, value: Any, named: str) -> None:
+    argument, _, name = path.partition(".")
+    holds = HOLDERS[argument](**{name: value}) if name else value
     with pytest.raises(UsageError) as typed_wrong:
-        run_config(given(["--training", *typed]))
+        run_config(given(["--training", "-dcpu", typed]))
     with pytest.raises(UsageError) as given_wrong:
-        torchduet.compare("harness.probes.toy:make", **arguments)
+        torchduet.compare("harness.probes.toy:make", **{"device": "cpu", argument: holds})
     sentence = str(given_wrong.value)
-    assert sentence.startswith(argument)
-    ours = sentence.replace("device='cpu'", "--devices=cpu").removeprefix(argument)
+    assert sentence.startswith(path)
+    ours = sentence.replace("device='cpu'", "--devices=cpu").removeprefix(path)
     assert ours == str(typed_wrong.value).removeprefix(named)
 
 
