@@ -150,13 +150,11 @@ def test_placement_is_balanced_over_processes_and_drawn_for_each_model() -> None
 @pytest.mark.parametrize(
     ("step_s", "sample_s", "expected"),
     [
-        (0.5, 0.02, 1),
         (0.02, 0.02, 1),
         (0.0199, 0.02, 2),
         (0.003, 0.02, 7),
         (1e-9, 0.02, 1000),
         (0.0, 0.02, 1000),
-        (-1.0, 0.02, 1000),
         (0.5, 0.0, 1),
     ],
 )
@@ -194,7 +192,6 @@ def rounds_of(*figures: tuple[float, float]) -> list[Round]:
         ([(1.0, 0)], False),  # too few rounds to say
         ([(0.09, 0)] * 2, False),
         ([(0.1, 0)] * 2, True),  # long ones cost much
-        ([(2.0, 0), (1.0, 0)], False),
         ([(1.0, 0)] * 3, True),
         ([(9.0, 9000), (1.0, 100), (1.0, 100)], True),  # only the last two count
         ([(1.0, 0), (1.0, 1000), (1.0, 901)], True),  # fell by less than a tenth

@@ -62,7 +62,6 @@ def rewritten(text: str, folder: Path | None = None) -> str:
         ("With --inductor-config=x=True it is.", "With CompilerOptions(inductor_config=('x=True',)) it is."),
         ("Use a smaller --batch-size.", "Use a smaller batch size."),
         ("A. Read the log.", "A. The log is kept with compare(..., output_dir='new_folder')."),
-        ("Use its command in report.md.", "The log is kept with compare(..., output_dir='new_folder')."),
     ],
 )
 def test_flags_are_arguments_and_files_are_not_named(text: str, expected: str) -> None:
