@@ -29,8 +29,8 @@ from harness.schema import (
     Status,
     TensorError,
 )
-from runner.analysis.comparison import Finding
-from runner.analysis.derive import summarize
+from runner.analysis.comparison import Comparison, Finding
+from runner.analysis.derive import compare, summarize
 from runner.reports.console import print_answer, print_report
 
 T = TypeVar("T")
@@ -280,6 +280,11 @@ def synthetic_run() -> tuple[Record, ...]:
         job = make_job(name, suite=HOSTILE_SUITE, candidates=("inductor",))
         records.append(make_record(job, "inductor", speedup=1.0 + place / 10))
     return tuple(records)
+
+
+def comparison_of(record: Record) -> Comparison:
+    (comparison,) = compare([record])
+    return comparison
 
 
 def finding(records: Sequence[Record], title: str) -> Finding:

@@ -6,19 +6,12 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
-from runner.analysis.comparison import Comparison
-from runner.analysis.derive import compare, summarize
+from runner.analysis.derive import summarize
 from runner.analysis.verdicts.generation import generation_of
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt
-from tests.factories import finding, known, make_job, make_record, printed, with_samples
-
-
-def comparison_of(record: Record) -> Comparison:
-    (comparison,) = compare([record])
-    return comparison
-
+from tests.factories import comparison_of, finding, known, make_job, make_record, printed, with_samples
 
 # -- comparisons -----------------------------------------------------------------
 

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from harness.schema import Failure, Job, Record, Samples, Status
-from runner.analysis.comparison import Comparison
-from runner.analysis.derive import compare, summarize
+from harness.schema import Job, Record, Samples, Status
+from runner.analysis.derive import summarize
 from runner.cli.actions import doctor
 from runner.cli.actions.doctor import examine, noise_lines
 from runner.cli.machine import Check, Machine, checked, this_machine
 from runner.errors import UsageError
-from tests.factories import finding, known, make_job, make_record, make_samples
+from tests.factories import comparison_of, finding, known, make_job, make_record, make_samples
 
 CPU = "sys/devices/system/cpu"
 QUOTA = "sys/fs/cgroup/cpu/cpu.cfs"
@@ -139,18 +138,6 @@ def test_this_machine_can_be_looked_at() -> None:
     assert {"Python", "system", "CPU governor", "CPUs", "threads"} <= set(checks)
 
 
-def record(samples: Samples | None, failure: Failure | None = None) -> Record:
-    return Record(
-        job=doctor.noise_job(),
-        candidate="eager",
-        status=Status.PASS_DUE_TO_SKIP if samples else Status.CRASH,
-        samples=samples,
-        failure=failure,
-        metrics={"rounds_wall_s": 2.0, "stolen_cpu_s": 0.4, "involuntary_switches": 30},
-        environment={"cpu_count": 4, "python": "3.11.7", "torch": "2.13.0", "threads": 4},
-    )
-
-
 def samples(baseline: Sequence[float], candidate: Sequence[float]) -> Samples:
     return replace(
         make_samples(rounds=len(baseline)),
@@ -163,27 +150,30 @@ def samples(baseline: Sequence[float], candidate: Sequence[float]) -> Samples:
 
 def test_what_the_rounds_say() -> None:
     steady = [0.010, 0.0101] * 10
-    text = "\n".join(noise_lines(record(samples(steady, steady[::-1]))))
-    assert "Python 3.11.7, torch 2.13.0, 4 threads" in text
+    disturbed = {"rounds_wall_s": 2.0, "stolen_cpu_s": 0.4, "involuntary_switches": 30}
+    measured = record_with(samples(steady, steady[::-1]), **disturbed)
+    told = replace(measured, environment={"cpu_count": 4, "python": "3.11", "torch": "2.13.0", "threads": 4})
+    text = "\n".join(noise_lines(told))
+    assert "Python 3.11, torch 2.13.0, 4 threads" in text
     assert "20 rounds; a step of 10.1 ms varies by 0.51 %" in text
     assert "5 % of the CPU time" in text  # 0.4 s of 2 s on 4 CPUs
     assert "lost the CPU to other work: 15.0/s" in text
     assert "about 6 rounds" in text
-    alone = replace(record(samples(steady, steady)), environment={"threads": 1})
+    alone = replace(measured, environment={"threads": 1})
     assert any(line.endswith(", 1 thread") for line in noise_lines(alone))
     on_a_card = replace(alone, environment={"device": "cuda:0", "device_name": "A card"})
     assert "on cuda:0: A card" in noise_lines(on_a_card)
-    few = samples([0.01] * 3, [0.01] * 3)
-    assert "too few rounds" in "\n".join(noise_lines(record(few)))
+    few = record_with(samples([0.01] * 3, [0.01] * 3))
+    assert "too few rounds" in "\n".join(noise_lines(few))
 
 
 def test_a_measurement_that_fails_is_said_so_and_costs_nothing_else(tmp_path: Path) -> None:
     console = Console(record=True, width=200)
-    lost = record(None, Failure(kind="SIGSEGV", message="the worker ended", phase="open"))
-    assert examine(console, machine(tmp_path), lambda: replace(lost, environment={})) == 1
+    lost = replace(make_record(make_job(), status=Status.CRASH), environment={})
+    assert examine(console, machine(tmp_path), lambda: lost) == 1
     text = console.export_text()
     assert "Nothing to change." in text
-    assert "could not be measured: the worker ended" in text
+    assert "could not be measured: made up | for crash" in text
 
 
 def test_one_device_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,11 +219,6 @@ def test_the_device_of_a_run_is_measured(
 # -- noise of a record -------------------------------------------------------------------------
 
 
-def compared(record: Record) -> Comparison:
-    (comparison,) = compare([record])
-    return comparison
-
-
 def record_with(times: Samples | None, **metrics: Any) -> Record:
     record = make_record(make_job())
     return replace(record, samples=times, metrics=metrics, environment={"cpu_count": 2})
@@ -256,7 +241,7 @@ def test_the_numbers_of_known_samples() -> None:
         gpu_clock_max_mhz=1980,
         gpu_throttle_reasons="power cap",
     )
-    noise = known(compared(record).noise)
+    noise = known(comparison_of(record).noise)
     assert noise["baseline_cv"] == pytest.approx(math.sqrt(10 / 9) / 2)
     assert noise["candidate_cv"] == 0
     assert noise["lag_1"] == pytest.approx(-0.9)
@@ -269,11 +254,11 @@ def test_the_numbers_of_known_samples() -> None:
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
     still = record_with(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)
-    noise = known(compared(still).noise)
+    noise = known(comparison_of(still).noise)
     untold = ("stolen_share", "throttled_share", "involuntary_switches_per_s", "gpu_clock_min_mhz")
     assert {noise[name] for name in (*untold, "lag_1")} == {None}  # lag 1: no variation at all
     for times in (None, samples([0.01], [math.nan]), samples([0.01, 0.02], [0.01])):
-        assert compared(record_with(times)).noise is None
+        assert comparison_of(record_with(times)).noise is None
 
 
 @pytest.mark.parametrize(
@@ -321,7 +306,7 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
         baseline_energy_per_step_j=3.0,
         candidate_energy_per_step_j=2.0,
     )
-    work = known(compared(record).work)
+    work = known(comparison_of(record).work)
     expected = {
         "baseline_tflop_per_s": 0.1,
         "candidate_tflop_per_s": 0.2,
@@ -332,8 +317,8 @@ def test_a_comparison_has_what_its_steps_achieve() -> None:
     }
     assert {name: work[name] for name in expected} == pytest.approx(expected)
     cast = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
-    other = known(compared(cast).work)
+    other = known(comparison_of(cast).work)
     assert other["baseline_share_of_measured"] is None  # that peak is of another precision
     assert other["candidate_share_of_measured"] == pytest.approx(0.5)
-    without = known(compared(record_with(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
+    without = known(comparison_of(record_with(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
     assert {without[name] for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from harness.schema import Record, Status, Where
-from runner.analysis.derive import compare, summarize
+from runner.analysis.derive import summarize
 from runner.reports.pages.panels import panel_chunks
 from runner.reports.parts.table import coarse_note, parity_cell
 from runner.store.figures import read_figures
-from tests.factories import finding, known, make_job, make_parity, make_record
+from tests.factories import comparison_of, finding, known, make_job, make_parity, make_record
 
 
 def cell(record: Record) -> str:
-    return parity_cell(compare([record])[0])
+    return parity_cell(comparison_of(record))
 
 
 def judged(record: Record, **numbers: Any) -> Record:
