@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.schema import Job, Record, Status
+from harness.schema import Job, Protocol, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.environments.prepare import SameEnvironments
@@ -120,13 +120,9 @@ def test_two_results_of_one_name_are_refused_and_points_are_results_of_their_own
 
 def in_environments(older: dict[str, Any], newer: dict[str, Any], processes: int = 3) -> list[Record]:
     """Inductor in two environments: ``older`` and ``newer`` are arguments of ``make_record``."""
-    names = ("old", "new")
-    job = make_job("m", candidates=tuple(f"inductor@{name}" for name in names))
-    job = replace(
-        job,
-        environments=make_environments(*names),
-        protocol=replace(job.protocol, processes=processes),
-    )
+    names, protocol = ("old", "new"), Protocol(processes=processes)
+    candidates = tuple(f"inductor@{name}" for name in names)
+    job = make_job("m", candidates=candidates, environments=make_environments(*names), protocol=protocol)
     records = []
     for name, arguments in zip(names, (older, newer), strict=True):
         record = make_record(job, f"inductor@{name}", jitter=0.002, rounds=30, **arguments)
