@@ -14,13 +14,14 @@ from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
 from runner.runs.compare.accepted import Accepted, accepted_in, without_accepted
-from runner.runs.compare.changes import RunChanges, changes_between
+from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_result
 from tests.command_line import refused
 from tests.factories import compiled_cold, known, make_environments, make_job, make_record, with_samples
 from tests.unit.test_changes import MODELS, compared, gated, write
+from tests.unit.test_changes_paired import compared as old_and_new
 from tests.unit.test_environments_compare import records
 
 TODAY = date(2026, 11, 23)
@@ -164,11 +165,6 @@ def sides(folder: Path, *, lost: str = "") -> RunChanges:
         for record in records(model, {"inductor@new": Status.FAIL_ACCURACY} if model == lost else None)
     ]
     return old_and_new(folder, measured)
-
-
-def old_and_new(folder: Path, measured: list[Record]) -> RunChanges:
-    write(folder, measured)
-    return changes_between(load("--compare", Path(f"{folder}@old")), load("--compare", Path(f"{folder}@new")))
 
 
 @pytest.mark.parametrize(("factor", "failures"), [(1.0, 0), (1.2, 1)])
