@@ -32,14 +32,7 @@ from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.jobs import plan
 from runner.reports.parts.table import processes_cell
-from runner.store.calibrations import (
-    Calibration,
-    Tau,
-    calibrations_path,
-    keep,
-    matching,
-    read_calibrations,
-)
+from runner.store.calibrations import Calibration, Tau, calibrations_path, keep, matching, read_calibrations
 from tests.command_line import parsed
 from tests.factories import known, make_job, make_record, sampled, with_samples
 

@@ -12,16 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.codec import from_json, to_json
-from harness.schema import (
-    SCHEMA_VERSION,
-    Case,
-    Job,
-    Mode,
-    Record,
-    Round,
-    Scalar,
-    Status,
-)
+from harness.schema import SCHEMA_VERSION, Case, Job, Mode, Record, Round, Scalar, Status
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v2.json"
 

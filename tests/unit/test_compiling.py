@@ -32,10 +32,7 @@ def test_the_cold_compilations_count_and_not_that_of_the_timed_process() -> None
 
 
 def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
-    later = (
-        compiled(AS_FOUND, 4.5, compile_cache_misses=3),
-        compiled(AS_FOUND, 0.5, compile_cache_hits=3),
-    )
+    later = (compiled(AS_FOUND, 4.5, compile_cache_misses=3), compiled(AS_FOUND, 0.5, compile_cache_hits=3))
     record = make_record(make_job(), compilation_s=5.0, metrics={"compile_cache_misses": 3})
     assert compilations_of(replace(record, compilations=later)) == [5.0, 4.5]
     assert compilations_of(record) == [5.0]

@@ -15,14 +15,7 @@ from rich.console import Console
 
 from harness.schema import Mode, Protocol, Record, Setting, Status
 from runner.analysis.derive import summarize
-from runner.analysis.digits import (
-    memory_text,
-    ms_text,
-    p_text,
-    significant,
-    speedup_text,
-    steps_text,
-)
+from runner.analysis.digits import memory_text, ms_text, p_text, significant, speedup_text, steps_text
 from runner.cli.measuring import report
 from runner.reports.closing import closing_lines
 from runner.reports.console import print_report

@@ -75,10 +75,7 @@ def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
 # -- the roofline of single operations ---------------------------------------------------------
 
 
-PEAKS: dict[str, Scalar] = {
-    "measured_peak_flop_per_s": 1e11,
-    "measured_bandwidth_bytes_per_s": 1e10,
-}
+PEAKS: dict[str, Scalar] = {"measured_peak_flop_per_s": 1e11, "measured_bandwidth_bytes_per_s": 1e10}
 PRODUCT: dict[str, Scalar] = {**PEAKS, "flops_per_step": 800_000_000, "bytes_per_step": 16_000_000}
 SUM: dict[str, Scalar] = {**PEAKS, "flops_per_step": None, "bytes_per_step": 64_000_000}
 VIEW: dict[str, Scalar] = {**PEAKS, "flops_per_step": None, "bytes_per_step": 0}

@@ -121,11 +121,7 @@ def test_compile_and_run_are_told_apart_and_ratios_come_from_pairs() -> None:
 
 
 def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> None:
-    values = {
-        "float32 eager": (0.0, 0.1),
-        "float32 compile": (0.01, 0.09),
-        "float32 submodules": (0.3, 0.4),
-    }
+    values = {"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09), "float32 submodules": (0.3, 0.4)}
     lines = lines_of(values)
     outcome = results(lines)
     assert outcome.following["float32 compile"] == pytest.approx((0.01, 0.1))

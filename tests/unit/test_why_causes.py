@@ -34,15 +34,7 @@ from runner.runs.why.explain import (
 from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
 from runner.runs.why.page import balance_png, page
-from runner.runs.why.words import (
-    as_json,
-    balance_table,
-    cause_lines,
-    markdown,
-    overview,
-    show,
-    unaccounted,
-)
+from runner.runs.why.words import as_json, balance_table, cause_lines, markdown, overview, show, unaccounted
 from tests.factories import known, make_job, make_record, sampled, together
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
