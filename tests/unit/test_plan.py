@@ -177,11 +177,7 @@ def test_any_other_line_is_named(line: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [
-        ("# A100\n\n", "has no line"),
-        ("vit,2\n\nvit 4\n", "line 3 of .* has vit again"),
-        ("\udcff", "it is not text"),
-    ],
+    [("#\n\n", "has no line"), ("vit,2\n\nvit 4\n", "line 3 .* has vit again"), ("\udcff", "it is not text")],
 )
 def test_a_file_that_says_nothing_or_two_things_or_is_no_text(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^--batch-size-file: .*{says}"):

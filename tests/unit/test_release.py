@@ -279,9 +279,7 @@ def test_a_module_of_the_same_name_is_named_in_one_sentence(tmp_path: Path, own:
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     name = own.partition("/")[0].removesuffix(".py")
-    assert last.startswith(
-        f"ImportError: torchduet needs its own package '{name}', but Python finds {tmp_path}"
-    )
+    assert f"torchduet needs its own package '{name}', but Python finds {tmp_path}" in last
 
 
 def test_the_command_says_so_without_a_traceback(tmp_path: Path) -> None:

@@ -55,13 +55,7 @@ def test_the_table_has_no_row_for_a_flag_of_ours_and_none_that_upstream_never_ha
 def typed_value(row: Theirs) -> list[str]:
     if row.choices:
         return [next(iter(row.choices))]
-    samples = {
-        "KEY=VALUE": "max_autotune=True",
-        "DTYPE": "bfloat16",
-        "N": "3",
-        "FILE": "out.csv",
-        "ARGS": "-n5",
-    }
+    samples = {"KEY=VALUE": "x=True", "DTYPE": "bfloat16", "N": "3", "FILE": "out.csv", "ARGS": "-n5"}
     return [samples.get(row.value, "some")] if row.value else []
 
 
