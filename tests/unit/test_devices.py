@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness import devices
+from tests.unit.test_house import ROOMS, ROOT, sources
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("harness", "runner", "suites", "studies", "torchduet")
 KNOWING = {
     "harness/devices.py": "the file that knows devices",
     "harness/precision.py": "TF32's switches have no other name in torch",
@@ -86,7 +85,6 @@ def test_the_search_sees_code_and_not_docstrings(tmp_path: Path) -> None:
 
 def test_no_other_file_names_cuda() -> None:
     known = tuple(KNOWING)
-    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    named = [str(path.relative_to(ROOT)) for path in paths if names_cuda(path)]
+    named = [str(path.relative_to(ROOT)) for path in sources(*ROOMS) if names_cuda(path)]
     assert [name for name in named if not name.startswith(known)] == []
     assert [path for path in known if not any(name.startswith(path) for name in named)] == []
