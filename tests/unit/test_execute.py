@@ -116,30 +116,19 @@ def run(
     gate: Seat | None = None,
     **protocol: Any,
 ) -> list[Record]:
-    batch = {"batch_size": batch_size, "published_batch_size": batch_size}
-    job = make_job(
-        "m",
-        suite="s",
-        skip=skip,
-        candidates=candidates,
-        protocol=Protocol(**{"repeat": 6, **protocol}),
-        **batch,
-    )
+    settings = Protocol(**{"repeat": 6, **protocol})
+    job = make_job("m", suite="s", batch_size=batch_size, skip=skip, candidates=candidates, protocol=settings)
     ticks = iter(range(1_000_000))
     script.now = lambda: float(next(ticks))
-    going = JobRun(
-        job,
-        script.launch,
-        JobContext(
-            candidates=candidates,
-            place=Place(logs={"": "cases/x/output.log"}),
-            reproduce=job_command,
-            stop=stop,
-            clock=lambda: float(next(ticks)),
-            gate=gate or DeviceGate().seat(),
-        ),
+    context = JobContext(
+        candidates=candidates,
+        place=Place(logs={"": "cases/x/output.log"}),
+        reproduce=job_command,
+        stop=stop,
+        clock=script.now,
+        gate=gate or DeviceGate().seat(),
     )
-    records = list(going.run())
+    records = list(JobRun(job, script.launch, context).run())
     assert script.sessions == script.closed
     return records
 
