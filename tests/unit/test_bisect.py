@@ -73,11 +73,8 @@ def test_several_models_share_the_steps() -> None:
     }
     world = World(changes)
     answers = world.search()
-    assert {name: window[-1] for name, (_, window) in answers.items() if len(window) == 2} == {
-        "a": "2.7",
-        "b": "2.8",
-        "c": "2.8",
-    }
+    first = {name: window[-1] for name, (_, window) in answers.items() if len(window) == 2}
+    assert first == {"a": "2.7", "b": "2.8", "c": "2.8"}
     assert answers["d"][0] == SAME
     assert len(world.asked) <= 1 + 5
     assert all(names == {"a", "b", "c"} for _, names in world.asked[1:])

@@ -156,9 +156,8 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
         )
     )
     changes = changes_between(whole, torn)
-    assert [(c.first.name, c.second.status) for c in changes.ended(Ending.NEW_FAILURE)] == [
-        ("two", "no record")
-    ]
+    (lost,) = changes.ended(Ending.NEW_FAILURE)
+    assert (lost.first.name, lost.second.status) == ("two", "no record")
     assert any("is not finished: no record of 1 result" in note for note in changes.second.notes)
     assert gated(changes, "parity").cases == (
         "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",

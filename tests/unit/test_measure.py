@@ -71,18 +71,8 @@ class FakeMachine:
 def test_one_sample_is_announced_seeded_and_synchronized_on_both_sides_in_this_order() -> None:
     fake = FakeMachine()
     measure_round({"slow": fake.step("slow")}, ("slow",), 2, fake.instruments())
-    assert fake.events == [
-        "announce slow",
-        "reseed",
-        "synchronize",
-        "faults",
-        "clock",
-        "step slow",
-        "step slow",
-        "synchronize",
-        "clock",
-        "faults",
-    ]
+    before, after = "announce slow, reseed, synchronize, faults, clock", "synchronize, clock, faults"
+    assert ", ".join(fake.events) == f"{before}, step slow, step slow, {after}"
 
 
 def test_work_left_to_the_device_is_in_the_sample_that_left_it() -> None:

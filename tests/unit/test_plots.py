@@ -44,13 +44,8 @@ def test_failures_are_words_at_the_margin_and_no_point() -> None:
     assert "inductor: crash" in words
     points = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
     assert points == pytest.approx([1.5] * 3, rel=0.01)  # the models and the mean: not the wrong one
-    assert [label.get_text().split("\n")[0] for label in axes.get_yticklabels()] == [
-        "good",
-        "better",
-        "wrong",
-        "dead",
-        "geometric mean",
-    ]
+    labels = [label.get_text().split("\n")[0] for label in axes.get_yticklabels()]
+    assert labels == ["good", "better", "wrong", "dead", "geometric mean"]
     assert axes.get_xscale() == "log"
 
 

@@ -34,14 +34,8 @@ def test_the_pseudo_median_is_the_median_of_the_walsh_averages() -> None:
 
 def test_published_critical_values_of_the_signed_rank_interval() -> None:
     # Hollander & Wolfe, table A.4: two-sided 95 % critical ranks (T + 1)
-    assert {n: interval_rank(n, 0.95) for n in (5, 6, 8, 10, 20, 30)} == {
-        5: None,
-        6: 1,
-        8: 4,
-        10: 9,
-        20: 53,
-        30: 138,
-    }
+    ranks = {5: None, 6: 1, 8: 4, 10: 9, 20: 53, 30: 138}
+    assert {n: interval_rank(n, 0.95) for n in ranks} == ranks
 
 
 @pytest.mark.parametrize(
