@@ -252,7 +252,6 @@ def wobbling(n: int, spread: float, ratio: float = 1.0) -> Pairs:
     ("measured", "took_s", "expected"),
     [
         ({}, 0.0, 10),
-        (wobbling(4, 0.1), 0.0, 6),
         (wobbling(3, 0.5), 500.0, 7),  # the least number of rounds, whatever they take
         (wobbling(10, 0.001), 1.0, SMALLEST_BATCH),  # narrow for the first time is not enough
         ({**wobbling(30, 0.001), "late": wobbling(5, 0.001)["x"]}, 1.0, 5),  # the fewest rounds decide
@@ -260,9 +259,7 @@ def wobbling(n: int, spread: float, ratio: float = 1.0) -> Pairs:
         (wobbling(100, 0.5), 1.0, "most rounds"),
         (wobbling(20, 0.5), 54.0, 2),
         (wobbling(20, 0.5), 58.0, "out of time"),  # 20 rounds took 58 s: no other fits into 60 s
-        (wobbling(20, 0.1, 1.019), 59.9, "out of time"),
         (wobbling(20, 0.5), 0.2, LARGEST_BATCH),
-        (wobbling(20, 0.045), 0.2, LARGEST_BATCH),
         (wobbling(15, 0.001), 1.0, "precise"),
         ({**wobbling(15, 0.001), "wide": wobbling(15, 0.3)["x"]}, 1.0, LARGEST_BATCH),
         (wobbling(40, 0.02, 1.019), 1.0, "precise"),  # a narrow interval, with the threshold in it

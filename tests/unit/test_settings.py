@@ -288,10 +288,6 @@ def test_settings_that_do_not_fit_are_named_as_they_are_written_in_python() -> N
             "options.freezing=True makes the weights constants: it is for mode='inference' only",
         ),
         (
-            {"options": CompilerOptions(dynamic_shapes=True, dynamic_batch=True)},
-            "options.dynamic_shapes=True and options.dynamic_batch=True exclude each other; choose one",
-        ),
-        (
             {"protocol": Protocol(accuracy=False, performance=False)},
             "protocol.performance=False and protocol.accuracy=False exclude each other; leave both out",
         ),
