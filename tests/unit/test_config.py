@@ -125,6 +125,7 @@ BAD = [
     ("--training --batch-size-file=no_such", "--batch-size-file: no_such cannot be read"),
     ("--training --inductor-compile-mode=fast", "--inductor-compile-mode: there is no mode called 'fast'"),
     ("--training --freezing", "--freezing makes the weights constants"),
+    ("--training --new-tokens=8", "--new-tokens is for --generate; leave it out, or add --generate"),
     ("--training --dynamic-shapes --dynamic-batch-only", "--dynamic-shapes and --dynamic-batch-only exclude"),
     ("--inference --optimizer=adamw", "--optimizer ends a training step; leave it out, or add"),
     ("--training --optimizer=adamw --dtypes=float16", "--optimizer: in float16, small gradients"),
