@@ -72,42 +72,26 @@ def test_one_that_fails_is_told_and_the_others_go_on() -> None:
     assert learners[0].done == list(range(20))
 
 
-def lines_of(values: dict[str, tuple[float, float]], *, steps: int = 28) -> list[Line]:
+def lines_of(values: dict[str, tuple[float, float]]) -> list[Line]:
     """A study of two seeds in which each variant's loss is off by (offset, second seed's offset)."""
-    lines: list[Line] = [
-        {
-            "kind": "study",
-            "study": "training-time",
-            "variants": list(values),
-            "sizes": {"steps": steps, "batch": 2, "block": 4, "seeds": 2},
-            "text": {"name": "shakespeare", "characters": 10},
-            "parameters": 5,
-            "environment": {},
-        }
-    ]
+    about = {"study": "training-time", "variants": list(values), "parameters": 5, "environment": {}}
+    sizes, text = {"steps": 28, "batch": 2, "block": 4, "seeds": 2}, {"name": "shakespeare", "characters": 10}
+    lines: list[Line] = [{"kind": "study", **about, "sizes": sizes, "text": text}]
     for seed in (0, 1):
         lines += [
             {"kind": "prepared", "variant": v, "seed": seed, "prepare_s": 3.0 / (seed + 1)} for v in values
         ]
-        for chunk in plan_chunks(steps, 5, 5):
+        for chunk in plan_chunks(28, 5, 5):
             for variant, offsets in values.items():
                 last = chunk.first + chunk.steps - 1
                 cost = 0.5 if "compile" in variant else 1.0
                 compilation_s = 6.0 if chunk.first == 0 and "compile" in variant else 0.0
-                done = {
-                    "kind": "chunk",
-                    "seed": seed,
-                    "variant": variant,
-                    "first": chunk.first,
-                    "steps": chunk.steps,
-                    "losses": [2.0] * chunk.steps,
-                    "seconds": cost * chunk.steps + compilation_s,
-                    "valid": 3.0 - last / 50 + offsets[seed] if chunk.evaluate else None,
-                }
-                lines.append(done)
-        lines += [
-            {"kind": "outcome", "variant": v, "seed": seed, "status": "PASS", "message": None} for v in values
-        ]
+                valid = 3.0 - last / 50 + offsets[seed] if chunk.evaluate else None
+                times = {"losses": [2.0] * chunk.steps, "seconds": cost * chunk.steps + compilation_s}
+                place = {"seed": seed, "variant": variant, "first": chunk.first, "steps": chunk.steps}
+                lines.append({"kind": "chunk", **place, **times, "valid": valid})
+        ended = {"kind": "outcome", "seed": seed, "status": "PASS", "message": None}
+        lines += [{**ended, "variant": v} for v in values]
     return lines
 
 
