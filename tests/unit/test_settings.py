@@ -35,7 +35,7 @@ from runner.plan import allocators
 from runner.plan.checks import run_config
 from runner.plan.config import QUICK, USUAL, RunConfig, Selection, Where
 from runner.plan.environments.plan import named as in_environments
-from runner.plan.environments.spec import EnvSpec
+from runner.plan.environments.spec import EnvSpec, environments_asked
 from runner.plan.jobs import OF_TRAINING
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words
@@ -70,13 +70,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     ),
     "devices": st.sampled_from([("cpu",), ("cuda",), ("cuda:1", "cpu")]),
     "environments": st.sampled_from(
-        [
-            (),
-            (
-                EnvSpec(name="old", text="torch==2.2.2 numpy<2", requirements=("torch==2.2.2", "numpy<2")),
-                EnvSpec(name="torch-2.13.0", text="torch==2.13.0", requirements=("torch==2.13.0",)),
-            ),
-        ]
+        [(), environments_asked(["old=torch==2.2.2 numpy<2", "torch==2.13.0"], None)]
     ),
     "compilers": st.lists(COMPILERS, min_size=1, unique=True).map(
         lambda names: tuple(sorted(names, key=lambda name: name not in backend_names()))
