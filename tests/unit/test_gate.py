@@ -28,9 +28,8 @@ GB = 10**9
 class World:
     """Made-up jobs on one device. Notes what happens, and refuses what must not."""
 
-    def __init__(self, ahead: int, *, guarded: bool = True) -> None:
+    def __init__(self, ahead: int) -> None:
         self.ahead = ahead
-        self.guarded = guarded
         self.lock = threading.Lock()
         self.preparing: set[str] = set()
         self.timed: list[str] = []
@@ -89,14 +88,10 @@ class World:
         with self.lock:
             self.open.discard(name)
 
-    def ungated(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        return self.measure(task, tell, stop, DeviceGate().seat())
-
     def run(
         self, jobs: Sequence[Work], stop: Stop = lambda: False, room: Callable[[int], bool] = lambda _: True
     ) -> list[Event]:
-        measure = self.measure if self.guarded else self.ungated
-        return list(Lanes(measure, stop, ahead=self.ahead, room=room).run([jobs]))
+        return list(Lanes(self.measure, stop, ahead=self.ahead, room=room).run([jobs]))
 
 
 def records(events: Sequence[Event]) -> list[Record]:
@@ -136,7 +131,11 @@ def test_every_job_is_timed_once_in_the_order_of_the_plan_while_nothing_else_run
 
 
 def test_without_the_gate_jobs_are_timed_beside_others() -> None:
-    world = World(4, guarded=False)
+    class Ungated(World):
+        def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
+            return super().measure(task, tell, stop, DeviceGate().seat())
+
+    world = Ungated(4)
     world.run(JOBS)
     assert world.faults
 
