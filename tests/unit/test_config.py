@@ -127,6 +127,8 @@ BAD = [
     ("--training --freezing", "--freezing makes the weights constants"),
     ("--training --new-tokens=8", "--new-tokens is for --generate; leave it out, or add --generate"),
     ("--training --dynamic-shapes --dynamic-batch-only", "--dynamic-shapes and --dynamic-batch-only exclude"),
+    ("--inference --use-eval-mode", "--use-eval-mode is for training; leave it out, or add --training"),
+    ("--training --localize --envs=a=torch==2.2.2", "--localize works in one environment; leave --envs out"),
     ("--inference --optimizer=adamw", "--optimizer ends a training step; leave it out, or add"),
     ("--training --optimizer=adamw --dtypes=float16", "--optimizer: in float16, small gradients"),
     ("--training --clip-grad-norm=1", "--clip-grad-norm comes before an optimizer's step; leave it out"),

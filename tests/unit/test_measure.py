@@ -193,14 +193,20 @@ def test_warm_up_ends_when_neither_faults_nor_times_fall(
     assert has_settled(rounds_of(*figures)) is settled
 
 
-def test_one_unsettled_variant_keeps_all_warming_up() -> None:
-    faults = {"baseline": 0.0, "candidate": 0.0}
-    steady, falling = (
-        Round(order=tuple(faults), seconds={"baseline": 1.0, "candidate": s}, minor_faults=faults)
-        for s in (1.0, 0.5)
-    )
-    assert not has_settled([steady, steady, falling])
-    assert has_settled([steady, steady, steady])
+@pytest.mark.parametrize(
+    ("candidate", "settled"),
+    [
+        ((1.0, 1.0, 1.0), True),
+        ((1.0, 1.0, 0.5), False),
+        ((1.0, 0.94, 0.88), False),
+        ((1.0, 0.88, 0.94), True),
+    ],
+)
+def test_one_unsettled_variant_keeps_all_warming_up(candidate: tuple[float, ...], *, settled: bool) -> None:
+    """Also one whose ratio to the baseline moves one way, by more than a tenth in all."""
+    both = [{"baseline": 1.0, "candidate": s} for s in candidate]
+    none = {"baseline": 0.0, "candidate": 0.0}
+    assert has_settled([Round(order=(*s,), seconds=s, minor_faults=none) for s in both]) is settled
 
 
 # -- garbage collection ----------------------------------------------------------------
