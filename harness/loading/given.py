@@ -146,7 +146,7 @@ def remarks(
     for what, tensors in (("the model", weights), ("the inputs", [*inputs, *targets])):
         elsewhere = {str(t.device) for _, t in tensors if t.device.type != device.type}
         if elsewhere:
-            sentences.append(f"{what} came on {', '.join(sorted(elsewhere))} and was copied to {device}")
+            sentences.append(f"{what} came on {', '.join(sorted(elsewhere))}, copied to {device}")
     parts = workload.module.named_modules()
     scripted = [name or "the model" for name, part in parts if isinstance(part, torch.jit.ScriptModule)]
     if scripted:

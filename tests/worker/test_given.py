@@ -236,8 +236,8 @@ def test_what_is_on_another_device_is_copied_and_noted() -> None:
     record = record_of(nn.Linear(8, 4).cuda(), torch.randn(6, 8).cuda(), device="cpu")
     assert record.status is Status.PASS
     assert remarks(record) == (
-        "the model came on cuda:0 and was copied to cpu",
-        "the inputs came on cuda:0 and was copied to cpu",
+        "the model came on cuda:0, copied to cpu",
+        "the inputs came on cuda:0, copied to cpu",
     )
 
 
@@ -245,8 +245,8 @@ def test_what_is_on_the_cpu_is_copied_to_another_device_and_noted() -> None:
     work = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),))
     device = torch.device("cuda:1")
     assert given.remarks(work, device, precision("float32", "cuda"), training=False) == (
-        "the model came on cpu and was copied to cuda:1",
-        "the inputs came on cpu and was copied to cuda:1",
+        "the model came on cpu, copied to cuda:1",
+        "the inputs came on cpu, copied to cuda:1",
     )
 
 
