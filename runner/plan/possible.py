@@ -39,8 +39,8 @@ def check_hardware(jobs: Sequence[Job], *, instead: str = "use --devices=cpu") -
     for threads, ranks, swept in {(j.protocol.threads, j.protocol.ddp, "threads" in j.case.at) for j in jobs}:
         check_threads(threads, "--sweep" if swept else "--threads", ranks=ranks or 1)
     ours = [job for job in jobs if not job.environments]  # an environment's torch answers for its devices
-    ranks = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
-    check_devices(list(dict.fromkeys(device for devices in ranks for device in devices)), instead)
+    needed = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
+    check_devices(list(dict.fromkeys(device for devices in needed for device in devices)), instead)
 
 
 def check_threads(threads: int | None, flag: str = "--threads", *, ranks: int = 1) -> None:
