@@ -30,6 +30,9 @@ def settings(looked: Looked) -> tuple[str, ...]:
 def _lost(looked: Looked) -> tuple[str, ...]:
     """The operators that only eager has, but for the softmax of attention that was fused."""
     fused = looked.ms(FUSED) > looked.ms(FUSED, compiled=False) == 0
-    operators = (name for name in OPERATORS if not (fused and name == "_softmax"))
-    events = ((name, f"aten::{name}") for name in operators)
-    return tuple(n for n, event in events if looked.ms(event, compiled=False) and not looked.ms(event))
+    lost = (
+        name
+        for name in OPERATORS
+        if looked.ms(f"aten::{name}", compiled=False) > looked.ms(f"aten::{name}") == 0
+    )
+    return tuple(name for name in lost if not (fused and name == "_softmax"))
