@@ -276,8 +276,9 @@ class Checks:
         return check.verdict()
 
     def neighbors(self, expected: Expected, *, constant: bool) -> Iterator[tuple[Data, Truth]]:
-        """The neighbors of some data on which eager runs. The first candidate that asks has each truth made.
+        """The neighbors of some data, but for those on which eager fails.
 
+        Each truth is made for the first candidate that asks for it.
         ``constant``: the candidate's weights are constants.
         """
         if self._pair is None:

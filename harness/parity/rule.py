@@ -39,7 +39,7 @@ Verdict = tuple[Status, Parity, tuple[str, ...]]
 """Status, parity and notes."""
 
 WORSE = Error(size=math.inf, part=math.inf, slope=math.inf)
-REFUSED = replace(WORSE, slope=-math.inf)  # of a noisy run that the model's code refuses
+REFUSED = replace(WORSE, slope=-math.inf)  # of a noisy run that the model refuses: equal to no other error
 
 Figure = str
 FIGURES: tuple[Figure, ...] = ("size", "part", "slope")
@@ -190,7 +190,7 @@ class Truth:
         return sorted((draw.of(figure) for draw in draws), reverse=True)
 
     def loudest(self, name: str, figure: Figure, more: Iterable[Error] = ()) -> float:
-        """The largest of these errors, and of ``more`` noisy ones, but for runs that the model refuses."""
+        """The first of ``noisy``, or the largest of ``more``. Runs that the model refuses do not count."""
         draws = [self.relative(name, self.own.get(name, EXACT)), *self.noise.get(name, ()), *more]
         return max(draw.of(figure) for draw in draws if draw != REFUSED)
 

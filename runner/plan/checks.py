@@ -97,7 +97,7 @@ def check_where(where: Where, config: RunConfig) -> None:
 
 
 def idle(given: Given, config: RunConfig) -> Iterator[str]:
-    """What was typed and does nothing. No errors: the commands that records print have it, too."""
+    """Sentences on flags that do nothing here. They are no errors: commands that records print have some."""
     for what, (has_it, settings) in IDLE.items():
         for path, _, value in (setting.partition("=") for setting in settings if has_it(config)):
             keys = {flag.key for flag in row_at(RunConfig, path).flags} & given.keys()
@@ -303,4 +303,4 @@ IDLE: dict[str, tuple[Callable[[RunConfig], bool], tuple[str, ...]]] = {
         ),
     ),
 }
-"""With what settings do nothing: whether a configuration has it, and these settings."""
+"""What settings do nothing with: whether a configuration has it, and these settings."""

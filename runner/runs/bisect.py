@@ -148,7 +148,7 @@ def judge(names: Collection[str], console: Console, measure: Callable[[], Mappin
         changes = measure()
     except BrokenPipeError:  # nobody reads on: its code ends the bisection
         raise
-    except (UsageError, OSError) as error:  # skipped: no taken folder and no full disk is a bad build
+    except (UsageError, OSError) as error:  # skipped: a folder with files, or a full disk, is no bad build
         print(f"error: {plain(str(error))}", file=sys.stderr)
         return GOOD if isinstance(error, SameEnvironments) else CANNOT_JUDGE
     for name, change in changes.items():

@@ -77,7 +77,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     if not any(source.content.records for source in sources):
         raise UsageError("--merge: none of these runs has a record; measure something first")
     jobs = _joined_plan(sources)
-    records: dict[Result, Record] = {}  # the first whole one of each: further ones are identical
+    records: dict[Result, Record] = {}  # of each the first, whole if any is; other whole ones are identical
     origins, done = [], whole(record for source in sources for record in source.content.records)
     for source in sources:
         taken = records.keys() | (done - whole(source.content.records))  # another run has these to their end

@@ -17,7 +17,7 @@ _DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian", 
 """Families that the field gives decoder_input_ids; others shift the labels."""
 
 _SHORTEST_SOUND, _FRAME = 3200, 320
-"""Numbers below which the convolutions of a speech model leave nothing; those of one of its frames."""
+"""Numbers of a sound: so many that the convolutions of a speech model leave some frames; of one frame."""
 
 
 def own_loss(output: Any, target: Any) -> Tensor:
@@ -145,7 +145,7 @@ def _sound(config: Any, batch: int, sequence: int) -> Tensor:
 
 
 def _shortest_sound(name: str, config: Any) -> int:
-    """A head that tells speakers apart looks at frames before and behind each."""
+    """More for a head that tells speakers apart: it looks at frames before and behind each."""
     if not name.endswith("ForXVector"):
         return _SHORTEST_SOUND
     layers = zip(config.tdnn_kernel, config.tdnn_dilation, strict=True)
