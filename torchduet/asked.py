@@ -227,7 +227,7 @@ def check_settings(job: Job, *, isolated: bool) -> None:
     except UsageError as error:
         raise UsageError(str(error).replace("2% or 0.02", "0.02")) from None  # a number of Python has no %
     check(config, ARGUMENTS)
-    check_threads(job.protocol.threads, "protocol.threads")
+    check_threads(job.protocol.threads, "protocol.threads", ranks=job.protocol.ddp or 1)
 
 
 def absolute(source: str) -> str:
