@@ -177,7 +177,9 @@ def _check_same_machine(folder: RunFolder) -> None:
     devices = {record.job.device for record in in_ours if of(record.job.device).accelerated}
     models = devices_here(sorted(devices))["models"] if devices else {}
     facts_here = [("cpu", known, cpu_model()), ("torch", in_ours, version_of("torch"))]
-    facts_here += [("device_name", [r for r in in_ours if r.job.device == d], m) for d, m in models.items()]
+    for device, model in models.items():
+        there = [record for record in in_ours if record.job.device == device]
+        facts_here.append(("device_name", there, model))
     for name, records, here in facts_here:
         facts = {record.environment.get(name) for record in records} - {None}
         # the version that a wheel from PyPI states has no local part, such as +cu128
