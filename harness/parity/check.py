@@ -368,13 +368,13 @@ def _rows(check: Check) -> Iterator[tuple[object, ...]]:
         else:
             outcome = SENSITIVE if beyond else PASS
         if name not in truth.eager and name in truth.own:  # a part of the model
-            slopes = truth.own[name].of("slope"), truth.noisy(name, "slope")[0]
+            slopes = truth.own[name].of("slope"), truth.loudest(name, "slope")
             shown = "", "", *map(_text, slopes), "", "", _text(error.slope)
             yield judgment.call, name, *shown, _text(judgment.limits["slope"]), outcome
             continue
         tensor = truth.eager.get(name)
         own = truth.relative(name, truth.own.get(name, EXACT))
-        noisy = truth.noisy(name, "size")[0] if tensor is not None else 0.0
+        noisy = truth.loudest(name, "size") if tensor is not None else 0.0
         limit = judgment.limits.get("size", 0.0)
         figures = [truth.scales.get(name, 0.0), own.size, noisy, error.size, error.part, error.slope, limit]
         yield judgment.call, name, 0 if tensor is None else tensor.numel(), *map(_text, figures), outcome

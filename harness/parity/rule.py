@@ -315,7 +315,7 @@ class Judgment:
             numel=tensor.numel() if tensor is not None else 0,
             scale=scale,
             eager_rmse=own.size,
-            noisy_rmse=truth.noisy(name, "size")[0] * unit if tensor is not None else None,
+            noisy_rmse=truth.loudest(name, "size") * unit if tensor is not None else None,
             candidate_rmse=self.error.size * unit,
             allowed=self.limits.get("size", 0.0) * unit,
             candidate_max=self.error.part * unit,
