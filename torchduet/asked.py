@@ -222,12 +222,9 @@ def check_settings(job: Job, *, isolated: bool) -> None:
         options=job.options,
         extras=job.extras,
     )
-    try:
-        check_values(config, RunConfig(suites=(), modes=config.modes), ARGUMENTS)
-    except UsageError as error:
-        raise UsageError(str(error).replace("2% or 0.02", "0.02")) from None  # a number of Python has no %
+    check_values(config, RunConfig(suites=(), modes=config.modes), ARGUMENTS)
     check(config, ARGUMENTS)
-    check_threads(job.protocol.threads, "protocol.threads", ranks=job.protocol.ddp or 1)
+    check_threads(job, "protocol.threads")
 
 
 def absolute(source: str) -> str:

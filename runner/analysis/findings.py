@@ -226,7 +226,11 @@ def _untimed(comparison: Comparison) -> str:
     begun = (c for c in comparison.record.compilations if c.start in (COLD, WARM) and not c.first_calls_s)
     times = [(finite(c.metrics.get(LATENCY)), finite(c.metrics.get(WAITING))) for c in begun]
     count = sum(own is not None and waited is not None and own <= waited > 0 for own, waited in times)
-    return f"; without it, no time is left of {counted(count, 'compilation')} (not counted)" if count else ""
+    return (
+        f"; less this waiting, no time is left of {counted(count, 'compilation')} (not counted)"
+        if count
+        else ""
+    )
 
 
 def _failed_compilation(comparison: Comparison) -> str:

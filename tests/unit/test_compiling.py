@@ -161,7 +161,7 @@ def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counte
     record = replace(make_record(make_job()), compilations=runs)
     assert compilations_of(record) == [90.0, 90.0]
     (told,) = cases(record, "Other work while compiling")
-    assert told.endswith("; without it, no time is left of 1 compilation (not counted)")
+    assert told.endswith("; less this waiting, no time is left of 1 compilation (not counted)")
     assert cases(replace(record, compilations=runs[:2]), "Other work while compiling") == []
 
 

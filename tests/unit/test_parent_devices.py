@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from harness.protocol import Protocol
 from harness.schema import Environment, Job
 from runner.cli.main import main
 from runner.cli.upstream import understood
@@ -71,13 +72,15 @@ def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(possible, "usable_cpus", lambda: (3, 5))
-    possible.check_threads(2)
+
+    def check(protocol: Protocol) -> None:
+        possible.check_hardware([make_job("a", protocol=protocol)])
+
+    check(Protocol(threads=2))
     with pytest.raises(UsageError, match=r"^--threads: 3 is more than the 2 usable CPUs of this machine$"):
-        possible.check_threads(3)
-    with pytest.raises(
-        UsageError, match=r"^--threads: 2 in each of 2 processes is more than the 2 usable CPUs"
-    ):
-        possible.check_threads(2, ranks=2)
+        check(Protocol(threads=3))
+    with pytest.raises(UsageError, match=r"^--threads: 2 in each of 2 processes is more than the 2 usable"):
+        check(Protocol(threads=2, ddp=2))
 
 
 def usable(device_type: str, names: Sequence[str], *_: object, **__: object) -> Mapping[str, Usable]:

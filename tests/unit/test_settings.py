@@ -290,10 +290,6 @@ def test_settings_that_do_not_fit_are_named_as_they_are_written_in_python() -> N
             "options.fuser: 'x' is not a valid value; give 'nnc' or 'nvfuser', or leave it out",
         ),
         ({"protocol": Protocol(isolate="yes")}, "protocol.isolate: 'yes' is not a valid value"),  # type: ignore[arg-type]
-        (
-            {"protocol": Protocol(ci_width=2)},
-            "protocol.ci_width: '2' is not between 0 and 100 %; write for example 0.02",
-        ),
     ):
         with refused("", says):
             torchduet.compare("harness.probes.toy:make", **arguments)
