@@ -171,11 +171,12 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
 
 def test_what_ctrl_c_cut_short_is_compared_and_said_to_be_unfinished(tmp_path: Path) -> None:
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two", "three")]
-    one, two, _ = (make_record(job) for job in jobs)
-    folder = write(tmp_path / "a", [one, replace(two, rounds_ended=STOPPED)], jobs=to_json(tuple(jobs)))
+    first, second, _ = (make_record(job) for job in jobs)
+    stopped = replace(second, rounds_ended=STOPPED)
+    folder = write(tmp_path / "a", [first, stopped], jobs=to_json(tuple(jobs)))
     cut = load("--compare", folder)
     assert cut.notes == (f"{folder} is not finished: no record of 1 result, and Ctrl-C cut 1 result short",)
-    append_record(folder / "records.jsonl", two)  # by --resume
+    append_record(folder / "records.jsonl", second)  # by --resume
     assert load("--compare", folder).notes == (f"{folder} is not finished: no record of 1 result",)
     assert len(changes_between(cut, cut).timed) == 2
 
