@@ -22,6 +22,8 @@ def sum_of_output(output: Any, target: Any) -> torch.Tensor:
 
 def loss_of_output(output: Any, target: Any) -> Any:
     """The output's own ``loss`` if it has one, else the mean of the output."""
+    if isinstance(output, torch.Tensor):  # Dynamo of torch 2.2 breaks the graph at its attributes
+        return mean_of_output(output, target)
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     return own if own is not None else mean_of_output(output, target)
 
