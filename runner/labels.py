@@ -28,7 +28,7 @@ def reason(text: object) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """The text, or its first ``most`` characters."""
+    """The text, or its first ``most`` characters and three dots."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 

@@ -58,7 +58,9 @@ def devices_here(devices: Sequence[str]) -> dict[str, dict[str, str]]:
         answer = _ask("harness.probes.devices", devices)
     except NoAnswer as error:
         raise UsageError(f"--devices: {_without_torch(error)}") from None
-    return {what: {str(device): str(text) for device, text in of.items()} for what, of in answer.items()}
+    return {
+        what: {str(device): str(text) for device, text in texts.items()} for what, texts in answer.items()
+    }
 
 
 def _without_torch(error: NoAnswer) -> str:

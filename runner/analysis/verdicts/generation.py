@@ -20,17 +20,16 @@ def generation_of(record: Record) -> Generation | None:
     samples, new_tokens = record.samples, record.job.case.new_tokens
     if samples is None or new_tokens is None:
         return None
-    wholes = (samples.baseline_s, samples.candidate_s)
-    prefills = (samples.baseline_prefill_s, samples.candidate_prefill_s)
-    if any(len(column) != len(samples) for column in (*wholes, *prefills)):
+    baseline, candidate = samples.baseline_prefill_s, samples.candidate_prefill_s
+    columns = (samples.baseline_s, samples.candidate_s, baseline, candidate)
+    if any(len(column) != len(samples) for column in columns):
         return None
     by_process, between = samples.rounds_by_process, Between(assumed_sd=assumed_of(record))
-    rests = (np.subtract(whole, first) for whole, first in zip(wholes, prefills, strict=True))
-    baseline_rest, candidate_rest = rests
-    prefill = judged_or_none(*prefills, by_process, between)
-    decode = judged_or_none(baseline_rest, candidate_rest, by_process, between) if new_tokens > 1 else None
+    prefill = judged_or_none(baseline, candidate, by_process, between)
     if prefill is None:
         return None
+    rests = np.subtract(samples.baseline_s, baseline), np.subtract(samples.candidate_s, candidate)
+    decode = judged_or_none(*rests, by_process, between) if new_tokens > 1 else None
     decoded = (ran_batch(record) or 1) * (new_tokens - 1)
     return Generation(
         prefill=prefill,

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.devices import PLATFORMS
-from harness.schema import STOPPED, Job, Record, Status, of_environment
+from harness.schema import Job, Record, Status, of_environment
 from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
 from runner.errors import UsageError
 from runner.labels import counted, merged_facts, plain, reason, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
+from runner.store.record_file import whole
 from runner.store.run_folder import RECORDS, RUN, jobs_in, read_run, read_run_json
 
 WHAT = "give the folder of a run, or its records.jsonl"
@@ -49,12 +50,13 @@ def load_records(flag: str, path: Path) -> Run:
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    cut_short = sum(record.rounds_ended == STOPPED for record in stored.records)
+    place = folder if path.name == RECORDS else path
+    cut_short = len(stored.records) - len(whole(stored.records))
     parts = (
         f"no record of {counted(len(missing), 'result')}" if missing else "",
         f"Ctrl-C cut {counted(cut_short, 'result')} short" if cut_short else "",
     )
-    place, unfinished = folder if path.name == RECORDS else path, ", and ".join(filter(None, parts))
+    unfinished = ", and ".join(filter(None, parts))
     note = f"{plain(str(place))} is not finished: {unfinished}" if unfinished else ""
     return Run(
         path=place,
