@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 bench: $(STAMP)
-	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16
+	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16 --processes=1
 
 # Every curated model of both suites: does it build, run and agree with eager? With one thread each, the two
 # halves can run side by side: make -j2 smoke
