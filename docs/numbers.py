@@ -368,8 +368,8 @@ def controls() -> tuple[str, str]:
     low, high, share = (f"{100 * part:.1f}" for part in (*wilson(called, count), called / count))
     elsewhere = f"{called - called_busy} of {count - busy:,} elsewhere"
     in_readme = (
-        f"Re-judged by today's rule, {called} of {count:,} stored sequences of eager beside a second eager are "
-        f"called faster or slower ({called_busy} of {busy} on"
+        f"Re-judged by today's rule, {called} of {count:,} stored sequences of eager beside a second eager "
+        f"are called faster or slower ({called_busy} of {busy} on"
     )
     in_statistics = (
         f"Of {count:,} sequences of eager beside a second eager, each judged as one process, the interval "

@@ -3,6 +3,7 @@
 import ast
 import functools
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -189,7 +190,8 @@ TEMPLATES = (".js", ".css", ".html", ".j2", ".toml")
 
 def tracked() -> list[Path]:
     """Every file that git knows, of a checkout; of an unpacked archive every file."""
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = [shutil.which("git") or "git", "ls-files"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in names.splitlines()]
 
 
