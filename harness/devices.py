@@ -67,7 +67,6 @@ class Device:
     tried: ClassVar[bool] = True
     has_tf32: ClassVar[bool] = False
     has_fp64: ClassVar[bool] = True
-    has_ranks: ClassVar[bool] = True  # --ddp knows how its processes exchange gradients
     has_graphs: ClassVar[bool] = False  # CUDA graphs
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
 
@@ -349,7 +348,7 @@ class Xpu(_Streams):
 
     __slots__ = ()
     type, label = "xpu", "XPU"
-    tried = has_ranks = False
+    tried = False
 
 
 class Mps(Device):
@@ -358,7 +357,7 @@ class Mps(Device):
     __slots__ = ()
     type, label = "mps", "MPS"
     accelerated = True
-    tried = has_fp64 = has_ranks = False
+    tried = has_fp64 = False
 
     def count(self) -> int:
         import torch

@@ -39,13 +39,10 @@ class Program:
     loss_scale: float = 1.0  # the gradient of the loss: a power of two
     optimizer: Callable[..., Any] | None = None  # the user's own, as the scheduler: see ``Workload``
     scheduler: Callable[..., Any] | None = None
-    # of --ddp: args, kwargs and target of each rank; and the module's DistributedDataParallel
-    shares: tuple[tuple[Any, Any, Any], ...] = ()
-    parallel: torch.nn.Module | None = None
 
     def given(self) -> tuple[Any, ...]:
-        """Inputs and target, of all ranks."""
-        return self.shares or (self.args, self.kwargs, self.target)
+        """Inputs and target."""
+        return (self.args, self.kwargs, self.target)
 
     def forward(self) -> Forward:
         """The eager forward and loss, as a function with a code object of its own.
@@ -53,7 +50,7 @@ class Program:
         Dynamo caches compiled code by code object. Variants that shared one would check each other's cache
         entries, and torch <= 2.1 would silently run the code of another backend.
         """
-        return forward_of(self.parallel or self.module, self.loss if self.training else None)
+        return forward_of(self.module, self.loss if self.training else None)
 
 
 def forward_of(module: Callable[..., Any], loss: Callable[[Any, Any], torch.Tensor] | None) -> Forward:

@@ -25,7 +25,6 @@ from harness.settings import (
     own_or,
     seconds,
     setting,
-    whole,
     within,
 )
 from harness.shapes.sizes import spec
@@ -50,7 +49,6 @@ _part = partial(
 )
 _RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
 _ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
-_RANKS = Kind(partial(whole, least=2))
 _NORM = Kind(within(lambda value: value > 0, "a norm above 0, such as 1.0"), number_text)
 _SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
 
@@ -171,15 +169,6 @@ class Protocol:
         "--max-memory=GB",
         kind=GIGABYTES,
         help="limit of the host memory of a worker; a job above it ends as OOM (default: no limit)",
-    )
-    # 0: one process without DistributedDataParallel
-    ddp: int = _protocol(
-        0,
-        "--ddp=N",
-        kind=_RANKS,
-        help="train in N processes whose gradients DistributedDataParallel averages (over gloo, on GPUs "
-        "over nccl): docs/MEASURING.md",
-        identifies=True,
     )
     cold_cache: bool = _protocol(
         False,

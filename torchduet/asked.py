@@ -40,7 +40,7 @@ IN_A_WORKER = (
     *("extras.allocator", "extras.profiler_trace"),
     *("extras.compile_runs", "extras.start_up", "extras.shapes"),
     *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
-    *("protocol.phase_timeouts_s", "protocol.ddp"),
+    "protocol.phase_timeouts_s",
 )
 """Settings that need a worker process."""
 T = TypeVar("T")

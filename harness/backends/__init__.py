@@ -39,13 +39,6 @@ def backend_names() -> tuple[str, ...]:
     return tuple(sorted((*files, *_presets())))
 
 
-def with_ranks(name: str) -> bool:
-    """Whether it can compile what ``--ddp`` measures, as far as its name tells."""
-    compiler = parts_of(name)[0]
-    known = compiler in backend_names() and compiler != "eager"
-    return not known or bool(_presets().get(compiler, {}).get("with_ranks"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """A compiler, as its module or another place describes it."""

@@ -54,7 +54,7 @@ def measure(ended: Ended) -> ByVariant:
             forward, backward = (statistics.median(part) * 1e3 for part in zip(*times, strict=True))
             numbers[name] = {"forward_ms": forward, "backward_ms": backward}
     for name, variant in ended.variants.items():
-        if name != BASELINE and not ended.job.protocol.ddp:  # other ranks keep their guards
+        if name != BASELINE:
             numbers[name] |= cost_of_call(variant, ended)
     return numbers
 

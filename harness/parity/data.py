@@ -81,7 +81,7 @@ def placed(variant: Variant, data: Data) -> Iterator[tuple[str, ...]]:
     try:
         with torch.no_grad():
             rolled = data.neighbor if data.constant else 0
-            targets = [share[2] for share in program.shares] or program.target
+            targets = program.target
             inputs = (data.inputs or rolled) and change_tensors(program.given(), rolled, targets)
             changed = [INPUTS] if inputs else []
             if data.weights:

@@ -112,7 +112,7 @@ class Rounds:
 
         def announce(variant: str) -> None:
             begins(variant)
-            variants[variant].rewind(iterations)
+            variants[variant].rewind()
             if flush is not None:
                 flush()
 

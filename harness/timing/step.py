@@ -358,8 +358,8 @@ class Variant:
         """Whether later steps of a sample differ from sample to sample, by a schedule of the user's own."""
         return self.program.optimizer is not None or self.program.scheduler is not None
 
-    def rewind(self, steps: int = 1) -> None:  # noqa: ARG002 - ranks need it
-        """Before each sample of so many steps: all do the same work. Schedules go on, as in a real loop."""
+    def rewind(self) -> None:
+        """Before each sample: all do the same work. Schedules go on, as in a real loop."""
         if self.rewinds:
             self._put_back()
 

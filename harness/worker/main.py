@@ -104,8 +104,6 @@ def serve(
             reply = guarded(answer, request, device)
         except KeyboardInterrupt as error:  # Ctrl-C does not reach a worker, so the model's code raised it
             reply = _failed(error, request)
-        if "failed" in reply and job.protocol.ddp:
-            reply["failed"]["broken"] = True  # its ranks are no longer at the same step
         if os.getpid() != worker:
             os._exit(0)  # the model's code has forked and returned in the child, too: only one may answer
         outgoing.write(json.dumps(reply, allow_nan=False) + "\n")

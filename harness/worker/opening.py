@@ -54,10 +54,8 @@ class Opening:
         say: Callable[[str], None],
         build: Build | None,
         first_data_only: str = "",
-        make_bench: Callable[[Job, torch.device, Workload], Workbench] = Workbench,
     ) -> None:
         self._first_data_only = first_data_only
-        self._make_bench = make_bench
         self.imported: between.Imported | None = None
         self.checks: Checks | None = None  # None without parity
         self.watch = Watch()
@@ -81,7 +79,7 @@ class Opening:
             workload = self.build()
             if imported is not None:
                 self.imported, workload = between.imported(imported, workload)
-        self.bench = self._make_bench(self._job, self._device, workload)
+        self.bench = Workbench(self._job, self._device, workload)
         self._settle("while it is built", stepped=False)
         set_threads(self._job.protocol.threads)
         # the candidate's first step is the first of a process that races or has a stream of shapes

@@ -42,7 +42,6 @@ from harness.timing.warm_up import heat, warm_up
 from harness.timing.workbench import TOKENS, Workbench
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
-from harness.worker.ranks.team import Team
 from harness.worker.status_page import Activity
 from harness.workload import Build
 
@@ -76,9 +75,7 @@ class Session:
         self._device = torch.device(job.device)
         self._variants: dict[str, Variant] = {}
         # candidates that are copied before the timed eager; -1: it is the first, and ``open`` copies it
-        first = 0 if job.protocol.ddp else -1  # with ranks, ``open`` makes references only
-        self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or first
-        self._team: Team | None = None
+        self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
         self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
         self._baseline_step_s = math.nan
         self._iterations = 1
@@ -102,13 +99,8 @@ class Session:
         ``imported``: a file of another worker's ``export``; its weights and inputs replace the session's own.
         ``first_data_only``: why parity is not checked on other data ("": it is).
         """
-        if self._job.protocol.ddp:
-            self._team = Team(self._job, self._builder, self._compilers)
-            self._job = self._team.job
-        make_bench = Workbench if self._team is None else self._team.bench
-        opening = Opening(  # not kept: it holds tensors
-            self._job, self._device, self._say, self._builder, first_data_only, make_bench=make_bench
-        )
+        # not kept: it holds tensors
+        opening = Opening(self._job, self._device, self._say, self._builder, first_data_only)
         facts = opening.open(imported)
         self._bench, self._checks, self._watch = opening.bench, opening.checks, opening.watch
         self._rounds.look = self._watch.look
@@ -372,7 +364,7 @@ class Session:
                     variant.release()
             except Exception as error:
                 log_traceback()
-                if self._team or (of(self._device).accelerated and not of(self._device).healthy()):
+                if of(self._device).accelerated and not of(self._device).healthy():
                     raise  # no later step can run in this process, either
                 failed[name] = describe_failure(error, "finish")
                 continue
@@ -385,9 +377,9 @@ class Session:
     def _looks_on(self, name: str, changed: Changed) -> bool:
         """Whether more calls are looked at: of eager, only where they may explain a candidate's change.
 
-        All ranks take the same steps, and eager of another environment is judged itself.
+        Eager of another environment is judged itself.
         """
-        return name != BASELINE or bool(changed or self._team or self._job.environments)
+        return name != BASELINE or bool(changed or self._job.environments)
 
     def _look_on(self, variant: Variant) -> None:
         """Looks at more calls where samples hid them."""

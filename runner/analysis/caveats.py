@@ -57,15 +57,6 @@ def _changes_shapes(job: Job) -> bool:
     return job.options.dynamic_shapes or job.options.dynamic_batch
 
 
-def _ranks_on_few_cpus(c: Comparison) -> str:
-    """``2 processes on 2 CPUs``, where ranks of ``--ddp`` have no more than one or share theirs; "" else."""
-    ranks, cpus = c.record.job.protocol.ddp, finite(c.record.environment.get("cpus_usable"))
-    threads = ranks * (finite(c.record.environment.get("threads")) or 1)
-    crowded = bool(ranks and cpus) and (ranks >= (cpus or 0) or threads > (cpus or 0))
-    few = crowded and not of(c.record.job.device).accelerated
-    return f"{ranks} processes on {counted(int(cpus or 0), 'CPU')}" if few else ""
-
-
 def _borrowed(c: Comparison) -> bool:
     assumed = c.estimate is not None and c.estimate.assumed_sd is not None
     return assumed and not c.record.calibrated and of(c.record.job.device).accelerated
@@ -83,7 +74,6 @@ HOLDS: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "few_processes": lambda c: (
             bool(c.record.job.environments) and c.estimate is not None and c.estimate.processes < LEAST_ACROSS
         ),
-        "few_cpus": lambda c: bool(_ranks_on_few_cpus(c)),
         "changing_shapes": lambda c: _changes_shapes(c.record.job),
         "skipped": lambda c: c.status is Status.SKIP,
         "partly_compiled": lambda c: (
@@ -101,7 +91,6 @@ NAMES: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "skipped": lambda c: (
             f"{c.record.job.case.name}: {c.record.failure.message}" if c.record.failure else ""
         ),
-        "few_cpus": _ranks_on_few_cpus,
         "partly_compiled": lambda c: c.record.candidate,
         "other_baseline": lambda c: str(c.record.job.baseline_dtype),
         "environments": lambda c: c.record.job.environments[0].name,

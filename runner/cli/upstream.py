@@ -25,6 +25,7 @@ EXTRA = "--extra-args"
 VISUALIZE = "--visualize-logs"
 COMPILE_MODE = "inductor_compile_mode"
 MODES = ("training", "inference", "generate")
+REFUSED = ("refused", "dropped")
 NAMING_COMPILERS = ("compilers", "backend")
 NO_MODE = "no mode was given: --inference, as in benchmarks/dynamo; the others: --training, --generate"
 PATH_MODEL = (
@@ -64,7 +65,7 @@ def answers() -> tuple[Theirs, ...]:
     rows += [_row(flag, why, ours="", special=True) for flag, why in tables["special"].items()]
     for flag, choices in tables["choices"].items():
         rows.append(_row(flag, choices.pop("why"), choices=choices))
-    return (*rows, *(_row(flag, why) for flag, why in tables["refused"].items()))
+    return (*rows, *(_row(flag, why) for kind in REFUSED for flag, why in tables[kind].items()))
 
 
 def _row(flag: str, why: str, **more: Any) -> Theirs:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 from harness import devices
-from harness.backends import with_ranks
 from harness.backends.settings.candidates import compiler_of, named, parts_of
 from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
@@ -40,8 +39,6 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     asked = any(compiler.key in given for compiler in COMPILERS)
     if not asked and all(devices.of(device).has_graphs for device in config.devices):
         chosen = (*chosen, DEFAULT_WITH_GRAPHS)
-    if not asked and config.protocol.ddp:
-        chosen = tuple(filter(with_ranks, chosen))
     if COMPILE_MODE.key in given:
         if not any(compiler_of(name) == "inductor" for name in chosen):
             raise UsageError(f"{COMPILE_MODE.long} changes inductor; leave it out, or name inductor")
@@ -114,7 +111,7 @@ def check(config: RunConfig, names: Names = FLAGS) -> None:
     for sentence, broken in RULES.items():
         if broken(config):
             last = (config.partition.total or 1) - 1
-            lists = {"bundled": ", ".join(_bundled(config)), "alone": ", ".join(_alone(config))}
+            lists = {"bundled": ", ".join(_bundled(config))}
             text = sentence.format(c=config, last=last, **lists)
             raise UsageError(NAME.sub(name, text))
     _check_devices(config, names)
@@ -149,21 +146,8 @@ def _bundled(config: RunConfig) -> list[str]:
     return [name for name in config.suites if name in suite_names()]
 
 
-def _has_more_than_steps(config: RunConfig) -> bool:
-    """Or has other steps than plain training steps in one process after the other."""
-    options, extras = config.options, config.extras
-    changing = options.dynamic_shapes or options.dynamic_batch or options.nopython or _whole_steps(config)
-    more = bool(config.environments) or extras.times_compiling or extras.localize or changing
-    return more or config.protocol.gradient_accumulation > 1 or {*config.modes} != {Mode.TRAINING}
-
-
 def _whole_steps(config: RunConfig) -> bool:
     return config.options.whole_step or any("whole_step=" in name for name in config.compilers)
-
-
-def _alone(config: RunConfig) -> list[str]:
-    """The candidates that cannot compile for several processes."""
-    return [name for name in config.compilers if not with_ranks(name)]
 
 
 def _too_few(protocol: Protocol) -> bool:
@@ -224,23 +208,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.scheduler> changes an optimizer's learning rate; leave it out, or add <protocol.optimizer>": (
         lambda c: c.protocol.scheduler != "none" and c.protocol.optimizer == "none"
     ),
-    "<protocol.ddp> takes the first devices of a kind; write <devices=cpu>, or a kind without a number": (
-        lambda c: c.protocol.ddp > 0 and any(":" in device for device in c.devices)
-    ),
-    "<protocol.ddp> is for CPUs and CUDA devices; leave it out, or write <devices=cpu>": (
-        lambda c: c.protocol.ddp > 0 and not all(devices.of(device).has_ranks for device in c.devices)
-    ),
     "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
         lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)
     ),
-    "<protocol.ddp> measures a plain training step, compiled with a graph break; leave <modes=inference>, "
-    "<modes=generate>, <environments>, <extras.compile_runs>, <extras.start_up>, <extras.shapes>, "
-    "<extras.localize=True>, <options.dynamic_shapes=True>, <options.dynamic_batch=True>, "
-    "<options.nopython=True>, <options.whole_step=True> and <protocol.gradient_accumulation> out": (
-        lambda c: c.protocol.ddp > 0 and _has_more_than_steps(c)
-    ),
-    "<compilers>: {alone} cannot compile for <protocol.ddp>: not a module inside DistributedDataParallel, or "
-    "only with CUDA graphs; leave one of the two flags out": lambda c: c.protocol.ddp > 0 and bool(_alone(c)),
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "

@@ -39,17 +39,14 @@ def check_hardware(jobs: Sequence[Job], *, instead: str = "use --devices=cpu") -
     for job in jobs:
         check_threads(job, "--sweep" if "threads" in job.case.at else "--threads")
     ours = [job for job in jobs if not job.environments]  # an environment's torch answers for its devices
-    needed = ([f"{job.device}:{n}" for n in range(job.protocol.ddp)] or [job.device] for job in ours)
-    check_devices(list(dict.fromkeys(device for devices in needed for device in devices)), instead)
+    check_devices(list(dict.fromkeys(job.device for job in ours)), instead)
 
 
 def check_threads(job: Job, flag: str) -> None:
     """Raises ``UsageError`` for more threads than usable CPUs: their waiting times would be measured."""
     threads, cpus = job.protocol.threads, len(usable_cpus())
-    ranks = 1 if of(job.device).accelerated else job.protocol.ddp or 1
-    if threads is not None and threads * ranks > cpus:
-        asked = f"{threads} in each of {ranks} processes" if ranks > 1 else threads
-        raise UsageError(f"{flag}: {asked} is more than the {counted(cpus, 'usable CPU')} of this machine")
+    if threads is not None and threads > cpus:
+        raise UsageError(f"{flag}: {threads} is more than the {counted(cpus, 'usable CPU')} of this machine")
 
 
 def check_devices(devices: Sequence[str], instead: str = "use --devices=cpu") -> None:

@@ -319,14 +319,6 @@ def test_too_many_threads_side_by_side_are_named(threads: int | None, ahead: int
     assert (advice in text) if advice else not text
 
 
-def test_ranks_are_counted_as_threads() -> None:
-    job = with_threads(2)
-    job = replace(job, protocol=replace(job.protocol, ddp=4))
-    text = crowded([job], 4, 16)
-    assert "8 threads each on 16 CPUs" in text
-    assert "--threads=1 prevents this" in text
-
-
 def test_the_default_is_one_where_compile_times_are_asked_for_or_memory_is_the_devices() -> None:
     plain = with_threads(1)
     alone: tuple[dict[str, Any], ...] = (

@@ -79,8 +79,6 @@ def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: pytest.Mo
     check(Protocol(threads=2))
     with pytest.raises(UsageError, match=r"^--threads: 3 is more than the 2 usable CPUs of this machine$"):
         check(Protocol(threads=3))
-    with pytest.raises(UsageError, match=r"^--threads: 2 in each of 2 processes is more than the 2 usable"):
-        check(Protocol(threads=2, ddp=2))
 
 
 def usable(device_type: str, names: Sequence[str], *_: object, **__: object) -> Mapping[str, Usable]:

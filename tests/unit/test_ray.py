@@ -197,16 +197,15 @@ SMALL = Node(id="1", name="small", cpus=4, gpus=0)
 LARGE = Node(id="2", name="large", cpus=16, gpus=4)
 
 
-def asking(device: str = "cpu", threads: int | None = None, ddp: int = 0) -> Job:
+def asking(device: str = "cpu", threads: int | None = None) -> Job:
     job = work("m", device).job
-    return replace(job, protocol=replace(job.protocol, threads=threads, ddp=ddp))
+    return replace(job, protocol=replace(job.protocol, threads=threads))
 
 
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
         *((asking(), (16.0, 0)), (asking(threads=2), (2.0, 0)), (asking("cuda"), (4.0, 1))),
-        *((asking("cuda", ddp=2), (8.0, 2)), (asking(threads=2, ddp=2), (4.0, 0))),
     ],
 )
 def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
@@ -218,7 +217,6 @@ def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
     [
         (asking("cuda:1"), [LARGE], "--devices: with --executor=ray the cluster chooses the GPU; write cuda"),
         (asking("cuda"), [SMALL], "--devices: no node of the Ray cluster has 1 GPU"),
-        (asking("cuda", ddp=8), [LARGE], "--devices: no node of the Ray cluster has 8 GPUs"),
         (asking(threads=8), [SMALL], "--threads: no node of the Ray cluster has 8 cores; the largest has 4"),
         (asking(), [], "--executor=ray: no node of the Ray cluster offers a core"),
     ],

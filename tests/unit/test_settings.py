@@ -56,7 +56,6 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
     "extras.shapes": st.sampled_from(["", "batch=4,8", "sequence=64:+-20%:5", "batch=3,9:4/4,16"]),
     "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
-    "protocol.ddp": st.sampled_from([0, 2, 64]),
     "changes.batch_sizes": st.just(()),  # from a file: the command of a job has --batch-size
     "sweep": st.dictionaries(
         st.sampled_from(AXES), st.lists(st.integers(1, 99), min_size=1, unique=True).map(tuple)
@@ -204,7 +203,7 @@ def possible_job(job: Job) -> Job:
         whole_step=options.whole_step and case.mode is Mode.TRAINING,
     )
     protocol = possible(job.protocol)
-    protocol = replace(protocol, keep_dropout=protocol.keep_dropout and own, ddp=0)
+    protocol = replace(protocol, keep_dropout=protocol.keep_dropout and own)
     if case.mode is not Mode.TRAINING:
         protocol = replace(protocol, **OF_TRAINING)
     if job.dtype == "float16":
@@ -230,7 +229,6 @@ def possible_job(job: Job) -> Job:
 @settings(deadline=None, max_examples=100)
 @given_by(st.builds(Job, **JOB).map(possible_job))
 @example(replace(PLAIN, protocol=replace(QUICK, processes=5, max_memory_bytes=123456789, fixed_batch=True)))
-@example(replace(PLAIN, protocol=replace(QUICK, ddp=2, optimizer="adamw"), candidates=("aot_eager",)))
 def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
     tf32 = "tf32" in job.dtype or "tf32" in (job.baseline_dtype or "")
     assume(not (job.device == "cpu" and tf32))

@@ -156,9 +156,9 @@ def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: pytest.Mon
     session.prepare("eager")
     rewind = Variant.rewind
 
-    def only_eager(variant: Variant, steps: int = 1) -> None:
+    def only_eager(variant: Variant) -> None:
         if variant is session._variants[BASELINE]:
-            rewind(variant, steps)
+            rewind(variant)
 
     monkeypatch.setattr(Variant, "rewind", only_eager)
     session.warm_up()

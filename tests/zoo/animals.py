@@ -22,14 +22,12 @@ from tests.zoo.kinds import (
     changed,
     compiled,
     in_build,
-    in_rank_1,
     in_step,
     late,
     loss,
     model,
     on_timed_eager_step,
     once,
-    rank,
     workload,
     wrong_when_compiled,
 )
@@ -132,11 +130,6 @@ def _different_each_step(case: Case) -> Any:
 
 def _wrong_gradient(x: torch.Tensor, factor: float = 1.05) -> torch.Tensor:
     return x.detach() + (x - x.detach()) * factor
-
-
-def _wrong_gradient_in_one_rank(case: Case) -> Any:
-    factor = 1.05 if rank() else 1.0
-    return wrong_when_compiled(lambda x: _wrong_gradient(x, factor))(case)
 
 
 def _wrong_late(case: Case) -> Any:
@@ -307,9 +300,6 @@ ANIMALS: dict[str, Make] = {
     "closes_requests": compiled(acts.close_requests),
     "removes_its_folder": compiled(acts.remove_the_folder_and_abort),
     "prints_a_gigabyte": in_build(acts.print_a_gigabyte),
-    # with --ddp=2
-    "dies_in_one_rank": compiled(in_rank_1(acts.die_of(signal.SIGKILL))),
-    "wrong_gradient_in_one_rank": _wrong_gradient_in_one_rank,
     # what belongs to everybody
     "changes_the_process": in_step(acts.change_the_process),
     "changes_torch": in_step(acts.change_torch),

@@ -56,7 +56,6 @@ GROUPS = {
     "early": Group(flags=("--phase-timeout=build=30",)),
     "memory": Group(flags=("--fixed-batch", "--max-memory=2", "--prepare-ahead=2")),
     "halving": Group(flags=("--prepare-ahead=2",)),
-    "ranks": Group(flags=("--fixed-batch", "--ddp=2")),
     "attacks": Group(flags=("--fixed-batch", "--prepare-ahead=2")),
 }
 
@@ -226,13 +225,6 @@ EXPECTED: dict[str, Fault] = {
     "closes_requests": only("closes the pipe of the requests", crash(None, None), "attacks"),
     "removes_its_folder": only("removes the job's folder, then aborts", crash("SIGABRT"), "attacks"),
     "prints_a_gigabyte": both("prints 1 GB", replace(PASS, note=LONG_LOG), "attacks"),
-    # with --ddp=2
-    "dies_in_one_rank": only(
-        "is killed in one of two ranks when compiled",
-        replace(fails("RankFailed"), says="rank 1 has died (SIGKILL)"),
-        "ranks",
-    ),
-    "wrong_gradient_in_one_rank": only("has wrong gradients in one of two ranks, compiled", WRONG, "ranks"),
     # what belongs to everybody
     "changes_the_process": both(
         "changes folder, environment, arguments, mask and signal handlers in every step", PASS, "tame"

@@ -136,17 +136,6 @@ def compiled(forward: Act = _nothing, backward: Act = _nothing, tracing: Act = _
     return make
 
 
-def rank() -> int:
-    """Of this process, with ``--ddp``."""
-    import torch.distributed as dist
-
-    return dist.get_rank() if dist.is_initialized() else 0
-
-
-def in_rank_1(act: Act) -> Act:
-    return lambda: act() if rank() == 1 else None
-
-
 def late(act: Act) -> Make:
     """Acts in the timed rounds, however many steps the warm-up of this machine took before them."""
     return compiled(lambda: act() if in_timed_rounds() else None)

@@ -64,7 +64,7 @@ def compile_with(program: Program, name: str, function: Callable[..., Any], sour
 
 
 def _compile_module(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:
-    module = program.parallel or program.module
+    module = program.module
     before, graphs = _state_of(module), counting_graphs()
     compiled = _callable(function(module), source)
     unchanged = compiled is module and _state_of(module) == before

@@ -32,7 +32,7 @@ FLAGS = (FLAG,)
 
 def parse(given: Given) -> tuple[str, RunConfig, Where]:
     refuse_unused(given, FLAG.long)
-    for path in ("extras.localize", "extras.shapes", "protocol.ddp", "protocol.isolate"):
+    for path in ("extras.localize", "extras.shapes", "protocol.isolate"):
         other = row_at(RunConfig, path).flags[0]
         if other.key in given:
             raise UsageError(f"{FLAG.long} times two environments in the same rounds; leave {other.long} out")

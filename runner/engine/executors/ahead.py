@@ -69,9 +69,8 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
     threads = _threads(here, cpus)
     if ahead < 2 or not here or ahead * threads <= cpus:
         return ""
-    ranks = max(max(1, job.protocol.ddp) for job in here)
-    fewer = cpus // (ahead * ranks)  # of each rank
-    instead = f"--threads={fewer}" if fewer else f"--prepare-ahead={max(1, cpus // ranks)}"
+    fewer = cpus // ahead
+    instead = f"--threads={fewer}" if fewer else f"--prepare-ahead={cpus}"
     return (
         f"{ahead} jobs that prepare side by side have {threads} threads each on {cpus} CPUs: their steps "
         f"wait for each other, and may take twenty times as long as alone; {instead} prevents this"
@@ -79,5 +78,4 @@ def crowded(jobs: Sequence[Job], ahead: int, cpus: int | None = None) -> str:
 
 
 def _threads(jobs: Sequence[Job], cpus: int) -> int:
-    ranks = ((job.protocol.threads or 0) * max(1, job.protocol.ddp) for job in jobs)
-    return max((threads or cpus for threads in ranks), default=1)
+    return max((job.protocol.threads or cpus for job in jobs), default=1)

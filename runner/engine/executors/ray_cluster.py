@@ -148,14 +148,12 @@ def resources(job: Job, nodes: Sequence[Node]) -> tuple[float, int]:
             f"--devices: with --executor=ray the cluster chooses the GPU; "
             f"write {type_of(job.device)}, not {job.device}"
         )
-    ranks = max(1, job.protocol.ddp)
     if of(job.device).accelerated:
-        shares = [ranks * (node.cpus // node.gpus) for node in nodes if node.gpus >= ranks]
+        shares = [node.cpus // node.gpus for node in nodes if node.gpus >= 1]
         if not shares:
-            what = counted(ranks, "GPU")
-            raise UsageError(f"--devices: no node of the Ray cluster has {what}; use --devices=cpu")
-        return min(shares), ranks
-    most, threads = max((node.cpus for node in nodes), default=0.0), ranks * (job.protocol.threads or 0)
+            raise UsageError("--devices: no node of the Ray cluster has 1 GPU; use --devices=cpu")
+        return min(shares), 1
+    most, threads = max((node.cpus for node in nodes), default=0.0), job.protocol.threads
     if not most:
         raise UsageError("--executor=ray: no node of the Ray cluster offers a core; add nodes with CPU cores")
     if threads and threads > most:

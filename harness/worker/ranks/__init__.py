@@ -1,1 +1,0 @@
-"""``--ddp``: several processes of one job, whose gradients torch's DistributedDataParallel averages."""
