@@ -26,7 +26,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import models_parser, outcomes_of, words_of  # noqa: E402 - nothing is installed
-from benchmarks.narrow import narrow_instructions  # noqa: E402
 from harness.parity.calls import first_calls  # noqa: E402
 from harness.parity.check import Check  # noqa: E402
 from harness.parity.measure import is_exact_kind  # noqa: E402
@@ -83,7 +82,6 @@ def _images(variant: Variant) -> list[torch.Tensor]:
 CONTROLS: Mapping[str, tuple[Callable[[Variant, Job], bool], Callable[[], AbstractContextManager[Any]]]] = {
     "channels_last": (channels_last, nullcontext),
     "batch reversed": (reversed_batch, nullcontext),
-    "narrow instructions": (narrow_instructions, nullcontext),
     "no oneDNN": (lambda *_: True, partial(torch.backends.mkldnn.flags, enabled=False)),
     "two threads": (lambda *_: True, _two_threads),
     "attention spelled out": (  # as products and a softmax, without a fused kernel

@@ -37,8 +37,6 @@ OUT_OF_MEMORY = (
 """Words, in lower case, of error messages that mean: out of memory on a device or on the host."""
 
 
-CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-UNITS = MappingProxyType({"K": 10, "M": 20})
 
 DRIVER_FILES = (
     "dev/nvidia[0-9]*",
@@ -189,11 +187,6 @@ class Device:
         if self.accelerated:
             self._module().empty_cache()
 
-    def cache_bytes(self) -> int | None:
-        """The size of the last cache before the memory: of a CPU's highest level, of a GPU's L2."""
-        sizes = [file.read_text().strip() for file in CPU_CACHES.glob("index*/size")]
-        return max((int(text[:-1]) << UNITS[text[-1]] for text in sizes if text[-1:] in UNITS), default=None)
-
     def profiler_activity(self) -> str | None:
         """The name of the torch.profiler activity that records its kernels; None for a CPU."""
         return None
@@ -248,10 +241,6 @@ class _Streams(Device):
         read = getattr(self._module(), "memory_stats", None)  # torch before 2.6 has none for XPU
         stats = {} if read is None else read(self.torch_device())
         return {name: int(stats[key]) for name, key in names.items() if key in stats}
-
-    def cache_bytes(self) -> int | None:
-        properties = self._module().get_device_properties(self.torch_device())
-        return int(getattr(properties, "L2_cache_size", 0)) or None
 
     def profiler_activity(self) -> str | None:
         return self.type.upper()

@@ -170,12 +170,6 @@ class Protocol:
         kind=GIGABYTES,
         help="limit of the host memory of a worker; a job above it ends as OOM (default: no limit)",
     )
-    cold_cache: bool = _protocol(
-        False,
-        "--cold-cache",
-        help="write over the device's last cache before each sample, which is then one step",
-        identifies=True,
-    )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
     # otherwise its probability becomes 1e-30. Files without this field: own models kept it
     keep_dropout: bool = _protocol(

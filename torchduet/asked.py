@@ -13,7 +13,7 @@ from harness import devices
 from harness.backends import backend_names, registered, why_no_own_setting, why_no_such_setting
 from harness.backends.settings.candidates import compiler_of
 from harness.loading.own_compiler import safe_label
-from harness.schema import BASELINE, Job, Mode, Protocol
+from harness.schema import BASELINE, CompilerOptions, Extras, Job, Mode, Protocol
 from harness.settings import Kind, placed
 from runner.errors import UsageError, unknown
 from runner.plan.checks import check
@@ -23,7 +23,6 @@ from runner.plan.possible import check_jobs, check_threads
 from runner.plan.probe import asking_for, missing_devices
 from runner.plan.settings import Names, check_values, value_of
 from runner.store.run_folder import RunFolder
-from torchduet.advice import HOLDERS, in_python
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 ARGUMENTS = Names({"modes": "mode", "dtypes": "dtype", "devices": "device"})
 HERE = "this process"  # the place in names of what the calling process has
+HOLDERS: Mapping[str, type] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
+"""The arguments of ``compare()`` that hold settings."""
 EXAMPLE = "for example compilers=['inductor']"
 IN_A_WORKER = (
     *("extras.allocator", "extras.profiler_trace"),
@@ -164,7 +165,7 @@ def check_in_a_worker(job: Job) -> None:
             with_availability((replace(job, candidates=unsure),), asking_for((job,)), skip=False)
         check_jobs((job,))
     except UsageError as error:
-        raise UsageError(in_python(str(error).replace("--backend: ", "--compilers: "))) from None
+        raise UsageError(str(error).replace("--backend: ", "compilers: ")) from None
 
 
 def check_workload(workload: Workload, job: Job) -> None:
@@ -174,7 +175,7 @@ def check_workload(workload: Workload, job: Job) -> None:
     if why := why_no_such_setting(job.options.inductor_config):
         raise UsageError(f"options.inductor_config: {why}")
     if job.case.mode is Mode.TRAINING and (why := why_not_trainable(workload)):
-        raise UsageError(in_python(f"model: {why}"))
+        raise UsageError(f"model: {why}")
 
 
 def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> str:
@@ -237,4 +238,4 @@ def new_folder(path: str | Path, job: Job) -> RunFolder:
     try:
         return RunFolder.create(Path(path), (job,), ("torchduet.compare",))
     except UsageError as error:
-        raise UsageError(in_python(str(error).removesuffix(", or use --resume"))) from None
+        raise UsageError(str(error).removesuffix(", or use --resume")) from None

@@ -20,7 +20,6 @@ from runner.errors import UsageError
 from runner.labels import job_title, plain
 from runner.reports.parts.sections import Section, compiler_name, compilers, sections
 from runner.reports.parts.table import narrow_table
-from torchduet.advice import for_python
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +59,7 @@ class Result:
 
     @property
     def summary(self) -> Summary:
-        return for_python(summarize(self.records), self.folder)
+        return summarize(self.records)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:

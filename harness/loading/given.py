@@ -63,7 +63,7 @@ def why_not_trainable(workload: Workload) -> str | None:
         return None
     return (
         f"nothing requires a gradient: all {len(parameters)} parameters are frozen; "
-        "unfreeze what is to be trained, or use --inference"
+        "unfreeze what is to be trained, or measure inference"
     )
 
 

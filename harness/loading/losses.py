@@ -42,7 +42,7 @@ def _floating(output: Any) -> list[torch.Tensor]:
     if tensors and not trainable:
         raise ValueError(
             "nothing requires a gradient: no floating tensor of the output depends on a weight or an input "
-            "that does; unfreeze what is to be trained, or use --inference"
+            "that does; unfreeze what is to be trained, or measure inference"
         )
     if not trainable:
         raise ValueError("the output has no floating tensor that a loss could be made of")

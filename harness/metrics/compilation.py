@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from harness import counters
 from harness.devices import of
 from harness.hardware.cpus import processes, text_of
-from harness.hardware.instructions import counting
 from harness.metrics import declared_beside
 from harness.schema import Scalar
 
@@ -69,9 +68,8 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
     pools, growth, compiled, cpu_s = pool_bytes(), counters.growing(), counters.compilations(), processor_s()
     waited_s = waiting_s()
     ended = begin_peak()
-    with counters.keeping_compilations(), counting() as instructions:
+    with counters.keeping_compilations():
         yield
-        executed = instructions()
         compilations = counters.added(compiled, counters.compilations())
     numbers["compile_cpu_s"] = processor_s() - cpu_s
     if waited_s is not None and (waited := waiting_s()) is not None:
@@ -80,7 +78,6 @@ def observe(device: torch.device, numbers: dict[str, Scalar]) -> Iterator[None]:
         numbers["generated_code"] = hashlib.sha256(" ".join(sorted(code)).encode()).hexdigest()[:12]
     if huge := HUGE.search(text_of("/proc/self/smaps_rollup")):
         numbers["huge_pages_bytes"] = 1024 * int(huge[1])
-    numbers |= {"compile_instructions": executed} if executed is not None else {}
     numbers |= {"compile_peak_host_bytes": peak} if (peak := peak_host_bytes(ended)) is not None else {}
     numbers.update(growth())
     after = pool_bytes()

@@ -2,8 +2,7 @@
 
 The host submits a few steps while the device sleeps, so the device never waits for the host. The rest of a
 step's time is the host's: a *launch-bound* step is faster with fewer kernels, or with CUDA graphs. A step
-that reads a value of the device, or has more kernels than the device's queue (about 1,000), has none. Neither
-has a run with ``--cold-cache``, whose rounds are other steps.
+that reads a value of the device, or has more kernels than the device's queue (about 1,000), has none.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ METRICS = (
 
 def measure(ended: Ended) -> ByVariant:
     numbers: ByVariant = {}
-    protocol = ended.job.protocol
-    if not of(ended.device).accelerated or protocol.cold_cache:
+    if not of(ended.device).accelerated:
         return numbers
     for name, variant in ended.variants.items():
         step_s = timed(variant.step, ended.synchronize)[0]

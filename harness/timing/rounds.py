@@ -30,20 +30,6 @@ RECOVERY_S = 0.05
 Variants = Mapping[str, Variant]
 
 
-UNKNOWN = 1 << 28  # bytes, where the size of the cache is not known: more than any device has
-
-
-def flusher(device: torch.device) -> Callable[[], object]:
-    """``--cold-cache``: a function that writes over the last cache of ``device``; the loop waits afterwards.
-
-    A buffer of twice the size of the cache is written before each sample (as nvbench and Triton's
-    ``do_bench`` do). A sample is then one step, so the time of a short step has the cost of its submission.
-    """
-    size = of(device).cache_bytes() or UNKNOWN // 2
-    buffer = torch.empty(2 * size // 4, dtype=torch.int32, device=device)
-    return buffer.zero_
-
-
 class Recompilations:
     """Graphs compiled during the timed rounds, by variant; there should be none.
 
@@ -97,7 +83,6 @@ class Rounds:
         """Rounds without end, with garbage collection off until the generator is closed."""
         laps = LapClock(time.perf_counter, self._synchronize)
         steps = {name: variant.timed(laps) for name, variant in variants.items()}
-        flush = flusher(self._device) if self._protocol.cold_cache else None
 
         ran, throttled = "", False
 
@@ -113,8 +98,6 @@ class Rounds:
         def announce(variant: str) -> None:
             begins(variant)
             variants[variant].rewind()
-            if flush is not None:
-                flush()
 
         instruments = Instruments(
             clock=time.perf_counter,

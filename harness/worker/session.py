@@ -273,15 +273,13 @@ class Session:
             done = warm_up(rounds, self.recompilations, allocations=allocations)
         if self._bench.baseline_precision == self._bench.precision:
             self._baseline_step_s = done.fastest_s(BASELINE)
-        self._iterations = 1  # of a cold cache: a second step would find its data in it
-        if not self._job.protocol.cold_cache:
-            self._iterations = enough_iterations(
-                done.rounds,
-                lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
-                max(self._job.protocol.min_sample_s, STREAM_S if self._streams else 0.0),
-            )
-            if self._streams:
-                self._iterations = max(self._iterations, stream_of(max(done.rounds[-1].seconds.values())))
+        self._iterations = enough_iterations(
+            done.rounds,
+            lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
+            max(self._job.protocol.min_sample_s, STREAM_S if self._streams else 0.0),
+        )
+        if self._streams:
+            self._iterations = max(self._iterations, stream_of(max(done.rounds[-1].seconds.values())))
         counts = self._iterations == 1 and not self._job.environments
         self._kept = list(done.counting if counts else ())
         self._rounds.done = len(self._kept)

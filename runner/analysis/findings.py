@@ -16,7 +16,6 @@ from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, share_text, with_unit
 from runner.analysis.environments import is_compiled, is_eager_of
 from runner.analysis.estimate import Limits, Verdict
-from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.compiling import (
     LATENCY,
     WAITING,
@@ -328,7 +327,6 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "crowded": is_crowded,
         "unequal_faults": lambda c: _compiled(c) and _share_of_faults(c) >= LEAST_OF_FAULTS,
         "allocator": lambda c: _compiled(c) and c.allocator is not None,
-        "chosen": lambda c: c.estimate is not None and bool(followed(c.record)),
         "held_back": _held_back,
         "capped": lambda c: _number(c, "gpu_capped_share") > MOST_CAPPED and not _held_back(c),
         "short_of_memory": lambda c: _number(c, "allocator_retries") > 0,
@@ -361,7 +359,6 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "widened": lambda c: f"{c.estimate.widened:.1f}" if c.estimate else MISSING,
         "system": lambda c: estimate_text(c.system),
         "allocator": lambda c: estimate_text(c.allocator),
-        "chosen": lambda c: followed(c.record),
         "share_of_faults": lambda c: share_text(_share_of_faults(c)),
         "throttle_reasons": _reasons,
     }

@@ -268,7 +268,7 @@ IDLE: dict[str, tuple[Callable[[RunConfig], bool], tuple[str, ...]]] = {
     "--accuracy": (
         lambda c: not (c.protocol.performance or c.extras.shapes),  # --shapes has processes of its own
         (
-            *("protocol.repeat", "protocol.ci_width", "protocol.cold_cache", "protocol.processes"),
+            *("protocol.repeat", "protocol.ci_width", "protocol.processes"),
             "extras.allocator=both",
         ),
     ),

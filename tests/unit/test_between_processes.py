@@ -1,7 +1,6 @@
 """tau, the variation between processes: which value is assumed, and how models share what they show."""
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from scipy import special
 
 from harness.protocol import Protocol
-from harness.schema import AS_FOUND, Compilation, Mode, Record, Scalar
+from harness.schema import Mode, Record, Scalar
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.between import (
     ASSUMED,
@@ -24,7 +23,6 @@ from runner.analysis.verdicts.between import (
     pooled,
 )
 from runner.analysis.verdicts.calibration import calibrated, tau_of
-from runner.analysis.verdicts.choices import followed
 from runner.analysis.verdicts.decision import T_95, Z_95
 from runner.analysis.verdicts.family import assumed_in, estimates_of
 from runner.cli.actions.measure import MeasureRequest
@@ -111,31 +109,6 @@ def test_three_processes_cover_the_truth_whatever_was_assumed(tau: float, models
             variance, df = moderated(spread, 3, pool)
             held += abs(center) <= special.stdtrit(df, 0.975) * math.sqrt(variance / 3)
     assert held / (runs * models) > 0.91
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "said"),
-    [
-        ("generated_code", "aabab", "3 processes, 1.0501x [1.0494, 1.0507] in 2 with other generated code"),
-        ("autotuned_kernels", "aabab", "in 2 with other kernels, which autotuning chose"),
-        ("generated_code", "aaaab", ""),  # one process shows no spread
-        ("generated_code", "aaaaa", ""),
-        ("huge_pages_bytes", (5, 9, 0, 7, 0), "in 2 with huge pages or without"),
-        ("compile_cpu_s", "aabab", ""),
-    ],
-)
-def test_a_choice_that_the_speedup_follows_is_named(name: str, values: Sequence[Scalar], said: str) -> None:
-    logs = np.log([1.2, 1.2, 1.05, 1.2, 1.05]) + np.array([0, 1e-4, 0, -1e-4, 1e-4])
-    first, *later = ({name: value} for value in values)
-    compilations = tuple(Compilation(start=AS_FOUND, round=n, metrics=m) for n, m in enumerate(later))
-    record = with_samples(
-        replace(make_record(make_job(), rounds=40), metrics=first, compilations=compilations),
-        baseline_s=tuple(np.repeat(np.exp(logs), 8)),
-        candidate_s=(1.0,) * 40,
-        rounds_by_process=(8,) * 5,
-    )
-    assert said in followed(record)
-    assert bool(said) is bool(followed(record))
 
 
 def test_equal_devices_share_the_variance_between_their_processes() -> None:

@@ -76,7 +76,6 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
         ("options", {"baseline_dtype": "float32", "dtype": "float32"}),
         ("options", {"options": CompilerOptions(freezing=True)}),
         ("protocol", {"protocol": Protocol(use_eval_mode=True)}),
-        ("protocol", {"protocol": Protocol(cold_cache=True)}),
     ],
 )
 def test_what_was_measured_in_another_way_is_named_and_in_no_number(

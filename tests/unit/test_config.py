@@ -180,7 +180,6 @@ IDLE = [
     ("--training --model=mine.models:make --suites=ops --scale=tiny", ""),
     ("--training --accuracy -n5", "-n/--repeat does nothing with --accuracy"),
     ("--training --accuracy --quick --precision=5%", "--ci-width does nothing with --accuracy"),
-    ("--training --accuracy --cold-cache", "--cold-cache does nothing with --accuracy"),
     ("--training --accuracy --processes=3", "--processes does nothing with --accuracy"),
     ("--training --accuracy --allocator=both", "--allocator=both does nothing with --accuracy"),
     ("--training --accuracy --allocator=system", ""),

@@ -1,8 +1,5 @@
-"""What is said of records: words that are data, advice in Python's words, warm caches, measured peaks."""
+"""What is said of records: words that are data, warm caches, measured peaks."""
 
-import re
-from dataclasses import replace
-from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -11,11 +8,9 @@ from harness.loading.toml_file import read_toml
 from harness.schema import Scalar, Status
 from runner.analysis.caveats import HOLDS, NAMES, WORDS
 from runner.analysis.columns import COMPUTED, columns, own_columns
-from runner.analysis.comparison import Finding
 from runner.analysis.derive import compare, summarize
 from runner.analysis.findings import FACTS, LIMITS, WHEN, Rule, rules
-from tests.factories import known, make_job, make_record, synthetic_run
-from torchduet.advice import for_python
+from tests.factories import known, make_job, make_record
 
 
 def named(text: str) -> set[str]:
@@ -42,47 +37,6 @@ def test_a_computed_column_has_no_place() -> None:
     assert {column.name for column in own_columns() if column.source == COMPUTED.get(column.name)} == set(
         COMPUTED
     )
-
-
-# -- advice ------------------------------------------------------------
-
-
-def rewritten(text: str, folder: Path | None = None) -> str:
-    finding = Finding(title="a finding", cases=(), advice=text)
-    return for_python(replace(summarize(()), warnings=(finding,)), folder).warnings[0].advice
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Raise --repeat, or --processes=auto.", "Raise Protocol(repeat=...), or Protocol(processes=0)."),
-        ("--why tests, and --tune tries.", "result.why() tests, and the command line's tune tries."),
-        ("Add --isolate or --processes=N.", "Add Protocol(isolate=True) or Protocol(processes=...)."),
-        ("See --explain.", "See Extras(explain=True)."),
-        ("With --inductor-config=x=True it is.", "With CompilerOptions(inductor_config=('x=True',)) it is."),
-        ("Use a smaller --batch-size.", "Use a smaller batch size."),
-        ("A. Read the log.", "A. The log is kept with compare(..., output_dir='new_folder')."),
-    ],
-)
-def test_flags_are_arguments_and_files_are_not_named(text: str, expected: str) -> None:
-    assert rewritten(text) == expected
-
-
-def test_a_folder_that_is_kept_is_named(tmp_path: Path) -> None:
-    assert rewritten("Read the log.", tmp_path) == f"The log is in {tmp_path}."
-
-
-def test_no_finding_names_a_flag() -> None:
-    failing = [
-        make_record(make_job(status.value), status=status, speedup=None, metrics={})
-        for status in Status
-        if not status.passed
-    ]
-    for summary in (summarize(synthetic_run()), summarize(failing)):
-        own = for_python(summary, None)
-        assert len(own.warnings) == len(summary.warnings) > 1
-        for text in (*(warning.advice for warning in own.warnings), *own.caveats):
-            assert not re.search(r"--[a-z]|report\.(md|html)", text)
 
 
 # -- warm caches ------------------------------------------------------------

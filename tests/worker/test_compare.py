@@ -166,7 +166,7 @@ NAME = "package.module:make"
 BY_NAME = "a model by name has its own; return it from the function"
 FROZEN = (
     "model: nothing requires a gradient: all 2 parameters are frozen; unfreeze what is to be trained, "
-    "or use mode='inference'"
+    "or measure inference"
 )
 
 

@@ -8,22 +8,18 @@ import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from harness import devices
 from harness.schema import BASELINE, Job, Mode, Protocol, Round, Status
-from harness.timing import rounds
 from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from tests.cli.command import TOYS
 from tests.factories import known, make_job
-from tests.worker.planted import CPU, Backend, failed, failing, refusing, silent, untouched, wrong_by
+from tests.worker.planted import Backend, failed, failing, refusing, silent, untouched, wrong_by
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -235,52 +231,6 @@ def test_a_tolerance_of_the_case_is_the_field_rules() -> None:
         of = job(parity=parity)
         going = opened(replace(of, case=replace(of.case, tolerance=0.25)))
         assert known(going._checks).rule.delta == delta
-
-
-# -- --cold-cache: a write over the last cache before every sample --------------------------------
-
-
-@pytest.mark.slow
-def test_every_sample_follows_a_flush_and_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed: list[str] = []
-    monkeypatch.setattr("harness.timing.rounds.flusher", lambda device: lambda: flushed.append(str(device)))
-    ready = opened(job(accuracy=False, min_sample_s=0.01, cold_cache=True))
-    ready.prepare("eager")
-    assert ready.warm_up()["iterations_per_sample"] == 1
-    flushed.clear()
-    rounds, _ = ready.measure(200)
-    samples = sum(len(timed_round.seconds) for timed_round in rounds if timed_round.seconds)
-    assert samples == 400  # eager and its copy
-    assert len(flushed) >= samples - 2 * 100  # rounds that the warm-up kept were flushed there
-    assert set(flushed) == {"cpu"}
-
-
-def test_the_buffer_is_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = SimpleNamespace(cache_bytes=lambda: 1 << 20)
-    buffers: list[torch.Tensor] = []
-    real = torch.empty
-
-    def empty(*words: object, **more: object) -> torch.Tensor:
-        buffers.append(real(*words, **more).fill_(7))  # type: ignore[call-overload]
-        return buffers[-1]
-
-    monkeypatch.setattr(rounds, "of", lambda _: fake)
-    monkeypatch.setattr(torch, "empty", empty)
-    flush = rounds.flusher(CPU)
-    (buffer,) = buffers
-    assert buffer.numel() * buffer.element_size() == 2 << 20
-    flush()
-    assert not buffer.any()
-
-
-def test_the_size_of_a_cpu_s_last_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for index, text in enumerate(("32K\n", "2048K\n", "36M\n", "odd\n")):
-        (tmp_path / f"index{index}").mkdir()
-        (tmp_path / f"index{index}" / "size").write_text(text)
-    monkeypatch.setattr(devices, "CPU_CACHES", tmp_path)
-    assert devices.CPU.cache_bytes() == 36 << 20
-    monkeypatch.setattr(devices, "CPU_CACHES", tmp_path / "none")
-    assert devices.CPU.cache_bytes() is None
 
 
 # -- warm-up: how long it lasts, and whether its last round counts --------------------------------

@@ -94,7 +94,6 @@ def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
     """The phases, and what stands beside them."""
     headed = [(f"{m.phase} s", m) for m in declared().metrics if m.phase and m.name != LATENCY]
     headed.append(("host memory", declared().by_name["compile_peak_host_bytes"]))
-    headed.append(("instructions", declared().by_name["compile_instructions"]))
     for header, metric in headed:
         yield TextColumn(header, partial(_mean_of, metric), number=True)
 
