@@ -37,7 +37,6 @@ OUT_OF_MEMORY = (
 """Words, in lower case, of error messages that mean: out of memory on a device or on the host."""
 
 
-
 DRIVER_FILES = (
     "dev/nvidia[0-9]*",
     "usr/lib/wsl/lib/libcuda.so*",  # WSL2
