@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from harness import devices
+from harness.backends.settings.in_force import set_from_outside
 from harness.hardware.cpus import cpu_model, text_of, usable_cpus
 from harness.hardware.installed import version_of
 from harness.hardware.nvml import gpu_of, readings_of
@@ -45,6 +46,7 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         **(gpu.facts() if (gpu := gpu_of(device)) is not None else {}),
         **{name: version_of(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
         "worker": os.environ.get(KIND, "fresh"),
+        "compiler_settings": set_from_outside(),
         **facts_of_precision(),
         "allocator_preload": os.environ.get("LD_PRELOAD"),
         "allocator": _allocator(),
@@ -60,6 +62,8 @@ def remarks_on_process(device: torch.device) -> tuple[str, ...]:
         said.append(f"{TF32_OVERRIDE}={override} overrides torch's settings of TF32 in NVIDIA's libraries")
     if os.environ.get(BLOCKING, "0") != "0":
         said.append(f"{BLOCKING} is set: the host waits for every kernel, and all times are longer")
+    if outside := set_from_outside():
+        said.append(f"set outside of this program (variables, or the model's code): {outside}")
     why = readings_of(device)
     if isinstance(why, str) and why:
         said.append(f"no clocks, power limit or energy of the GPU ({why})")

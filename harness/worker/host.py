@@ -98,6 +98,9 @@ def _import_torch() -> None:
 
     import harness.worker.main
     import harness.worker.replay  # noqa: F401 - imports the session and all it needs
+    from harness.backends.settings.in_force import set_from_outside
+
+    set_from_outside()  # workers need not make its copies again
 
     del os.environ["TORCH_WARM_POOL"]
 

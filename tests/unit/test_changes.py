@@ -123,6 +123,36 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
         gated(changes, "regression")
 
 
+def test_compilers_that_were_set_from_outside_are_a_difference(tmp_path: Path) -> None:
+    record = make_record(make_job(), speedup=1.5)
+    plain, frozen = (
+        replace(record, environment={**record.environment, "compiler_settings": text})
+        for text in ("", "inductor.freezing=True")
+    )
+    for number, (first, second, cases) in enumerate(
+        [(plain, frozen, 1), (plain, plain, 0), (record, frozen, 0)]
+    ):
+        changes = compared(tmp_path / str(number), [first], [second])
+        assert (len(changes.timed), len(gated(changes, "difference").cases)) == (1 - cases, cases)
+
+
+def test_a_ratio_agrees_with_the_two_numbers_beside_it(tmp_path: Path) -> None:
+    """Eager is another program, or slower, in the second run: no other number is corrected by it."""
+    first = make_record(make_job(), speedup=2.0)
+    for number, eager in enumerate((0.3, 3.0)):
+        second = replace(
+            first,
+            metrics={**first.metrics, "compilation_latency_s": first.metrics["compilation_latency_s"] * 0.7},
+        )
+        samples = known(first.samples)
+        second = replace(
+            second, samples=replace(samples, baseline_s=tuple(eager * s for s in samples.baseline_s))
+        )
+        changes = compared(tmp_path / str(number), [first], [second])
+        assert changes.changes[0].compile_factor == pytest.approx(0.7)
+        assert known(changes.drift).factor == pytest.approx(eager)
+
+
 def test_endings(tmp_path: Path) -> None:
     endings = {
         "lost": (Status.PASS, Status.CRASH),

@@ -17,6 +17,7 @@ from torch import nn
 
 from harness.backends import backend_names, backend_of, load_backend, why_unavailable
 from harness.backends.inductor_regional import regions_of
+from harness.backends.settings.in_force import plain_settings, set_from_outside
 from harness.backends.shared.around import around
 from harness.backends.shared.inductor import all_settings, packs_weights
 from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
@@ -129,6 +130,45 @@ def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
     assert settings["triton.cudagraphs"] is False
     assert settings["freezing"] is True
     assert "freezing" not in all_settings(program(mode=Mode.TRAINING, freezing=True))
+
+
+def of_mine(module: nn.Module) -> Any:
+    return torch.compile(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "outside", "constant"),
+    [
+        ("inductor", {"freezing": True}, True),
+        ("inductor[freezing=False]", {"freezing": True}, False),
+        ("inductor[freezing=True]", {}, True),
+        ("inductor_regional", {"freezing": True}, True),
+        ("mine", {"freezing": True}, True),
+        ("mine", {}, False),
+    ],
+)
+def test_a_setting_from_outside_is_respected(name: str, outside: dict[str, Any], constant: bool) -> None:
+    source = f"{__name__}:of_mine" if name == "mine" else ""
+    for mode, freezes in ((Mode.INFERENCE, constant), (Mode.TRAINING, False)):
+        with torch._inductor.config.patch(outside):
+            assert load_backend(name, source)(program(mode=mode)).constant_weights == freezes
+
+
+def test_settings_from_outside_are_read_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set_from_outside().split(", ")
+    changed = {"max_autotune": True, "trace.enabled": True}  # the second changes no code
+    with torch._inductor.config.patch(changed), torch._dynamo.config.patch(suppress_errors=True):
+        added = [setting for setting in set_from_outside().split(", ") if setting not in before]
+    assert added == ["dynamo.suppress_errors=True", "inductor.max_autotune=True"]
+    plain_settings.cache_clear()
+    monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")  # which torch reads once, when it is imported
+    assert plain_settings("torch._inductor.config")["freezing"] is False
+
+
+def test_autotuning_that_the_models_code_asks_for_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.backends.shared.inductor.autotuned_from_now", lambda: ["a choice"])
+    with torch._inductor.config.patch(max_autotune=True):
+        assert load_backend("inductor")(program()).autotuned() == "a choice"
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from harness.backends.settings.in_force import settings_in_force
 from harness.backends.settings.own import OF_INDUCTOR
 from harness.backends.shared.around import SETTLING_CALLS, inside
 from harness.backends.shared.captured import device_of
@@ -24,6 +25,7 @@ from harness.tensors import named_tensors
 
 TAKES = (*DYNAMO, "inductor_config", "freezing")
 SETTINGS = OF_INDUCTOR
+CONFIG = "torch._inductor.config"
 
 
 def compile_as(
@@ -36,8 +38,11 @@ def compile_as(
     def compile_it() -> Compiled:
         return compile_with_dynamo(program, "inductor", name=name, takes=takes, options=chosen or None)
 
-    choices = autotuned_from_now() if chosen.get("max_autotune") or chosen.get("max_autotune_gemm") else []
-    asked = bool(chosen.get("triton.cudagraphs"))
+    in_force = {**settings_in_force(CONFIG), **chosen}
+    choices = (
+        autotuned_from_now() if in_force.get("max_autotune") or in_force.get("max_autotune_gemm") else []
+    )
+    asked = bool(in_force.get("triton.cudagraphs"))
     replays = asked and why_no_cudagraphs(device_of(program).type) is None
     compiled = with_freezing(
         program, with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen
@@ -45,7 +50,7 @@ def compile_as(
     notes = [*compiled.notes]
     if asked and not replays:
         notes.append(f"{name}: CUDA graphs need CUDA; ran without them")
-    if program.training and chosen.get("freezing"):
+    if program.training and in_force.get("freezing"):
         notes.append(f"{name}: freezing was not used: torch freezes weights without gradients only")
     compiled = replace(compiled, autotuned=lambda: "\n".join(choices), notes=tuple(notes))
     return replace(compiled, constant_weights=True) if packs_weights(program) else compiled
@@ -111,11 +116,15 @@ def with_cuda_graphs(program: Program, name: str, compile_it: Callable[[], Compi
 
 
 def with_freezing(program: Program, compiled: Compiled, settings: Mapping[str, Any]) -> Compiled:
-    """Freezing needs a setting that Dynamo reads from the global configuration."""
-    if program.training or not settings.get("freezing"):  # torch freezes without gradients only
+    """Freezing needs a setting that Dynamo reads from the global configuration, where it may be already."""
+    outside = settings_in_force(CONFIG).get("freezing", False)
+    frozen = bool(settings.get("freezing", outside))
+    if program.training:  # torch freezes without gradients only
         return compiled
-    context = partial(torch._inductor.config.patch, freezing=True)
-    return replace(inside(compiled, context, calls=SETTLING_CALLS), constant_weights=True)
+    if frozen != outside:
+        context = partial(torch._inductor.config.patch, freezing=frozen)
+        compiled = inside(compiled, context, calls=SETTLING_CALLS)
+    return replace(compiled, constant_weights=frozen or compiled.constant_weights)
 
 
 def packs_weights(program: Program, config: Any = None) -> bool:

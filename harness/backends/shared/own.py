@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from harness.backends.shared.dynamo import compile_with_dynamo
+from harness.backends.shared.inductor import with_freezing
 from harness.backends.shared.options import notes_on
 from harness.counters import counting_graphs
 from harness.failures import words_of
@@ -60,7 +61,8 @@ def compile_with(program: Program, name: str, function: Callable[..., Any], sour
         worked += any(node.op.startswith("call") for node in graph.graph.nodes)
         return compiled
 
-    return compile_with_dynamo(program, backend, name=name, calls=lambda: worked)
+    compiled = compile_with_dynamo(program, backend, name=name, calls=lambda: worked)
+    return with_freezing(program, compiled, {})  # of inductor, which may be inside
 
 
 def _compile_module(program: Program, name: str, function: Callable[..., Any], source: str) -> Compiled:
@@ -70,12 +72,13 @@ def _compile_module(program: Program, name: str, function: Callable[..., Any], s
     unchanged = compiled is module and _state_of(module) == before
     # Dynamo's graphs prove compilation by torch.compile, also if the same module is returned
     dynamos = unchanged or isinstance(compiled, torch._dynamo.OptimizedModule)
-    return Compiled(
+    result = Compiled(
         forward=forward_of(compiled, program.loss if program.training else None),
         region="forward",
         compiler_calls=graphs if dynamos else lambda: 1,
         notes=notes_on(name, program.options, ()),
     )
+    return with_freezing(program, result, {})
 
 
 def _callable(compiled: Any, source: str) -> Any:

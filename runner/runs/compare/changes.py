@@ -159,7 +159,7 @@ def changes_between(first: Run, second: Run) -> RunChanges:
     differing = [differences(before.machine, after.machine) for before, after in pairs]
     moved = _drift([pair for pair, facts in zip(pairs, differing, strict=True) if not facts])
     changes = [
-        Change(first=pair[0], second=pair[1]) if facts else _change(pair, moved)
+        Change(first=pair[0], second=pair[1]) if facts else _change(pair)
         for pair, facts in zip(pairs, differing, strict=True)
     ]
     limits = Limits.of(*(result.record.job.protocol for result in (*first.results, *second.results)))
@@ -193,7 +193,7 @@ def _drift(pairs: Sequence[tuple[Result, Result]]) -> PairedEstimate | None:
     return paired_speedup(ratios, [1.0] * len(ratios)) if ratios else None
 
 
-def _change(pair: tuple[Result, Result], moved: PairedEstimate | None) -> Change:
+def _change(pair: tuple[Result, Result]) -> Change:
     first, second = pair
     shared = shared_rounds(first, second)
     changed = shared or Factors(speedup=difference(first.speedup, second.speedup))
@@ -202,8 +202,6 @@ def _change(pair: tuple[Result, Result], moved: PairedEstimate | None) -> Change
         return change
     before, after = first.comparison, second.comparison
     compiled = _ratio(before.compile_s, after.compile_s) if alike_caches(pair) else None
-    if compiled and moved and not changed.rounds and first.conditions["device"] == "cpu":
-        compiled /= moved.factor  # on a CPU, eager shows the speed of what compiles
     memory = _ratio(before.memory_ratio, after.memory_ratio)
     return replace(change, compile_factor=compiled, memory_factor=memory)
 

@@ -14,10 +14,10 @@ from runner.analysis.estimate import Estimate
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.compiling import by_round, paired_ratio, unpaired_ratio
 from runner.errors import UsageError, unknown
-from runner.labels import plain, reason
+from runner.labels import counted, plain, reason
 from runner.plan.settings import value_of
 from runner.runs.compare.changes import Change, Ending, RunChanges, alike_caches
-from runner.runs.compare.run import Difference, Result
+from runner.runs.compare.run import OUTSIDE, Difference, Result
 
 FLAG = "--fail-on"
 WITH_SHARE = ("regression", "time", "compile", "memory")
@@ -107,6 +107,11 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
     unlike = [
         f"{first.title}: measured under other conditions ({differences_text(differences)})"
         for first, _, differences in changes.mismatches
+    ]
+    unlike += [
+        f"of {counted(count, 'result')}, {name} is {here} in the first run and {there} in the second"
+        for (name, here, there), count in changes.incomparable
+        if name == OUTSIDE
     ]
     new = [f"{r.title}: {r.status}, only in the second run" for r in changes.only_second]
     cases = (*map(ending, ended), *breaks(changes, besides=ended), *unlike, *new)

@@ -22,6 +22,7 @@ NO_RECORD = "no record"
 
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
 """Conditions that every table names, in this order."""
+OUTSIDE = "what is set outside of this program"
 TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
 
 
@@ -64,7 +65,10 @@ class Result:
         """The facts that must also be equal for a comparison of times."""
         facts = facts_of(self.record.environment, TIMING_FACTS)
         allocator = self.record.job.extras.allocator
-        return {**facts, "allocator": DEFAULT if allocator == BOTH else allocator}
+        facts["allocator"] = DEFAULT if allocator == BOTH else allocator
+        if (outside := self.record.environment.get("compiler_settings")) is not None:
+            facts[OUTSIDE] = str(outside)
+        return facts
 
     @property
     def status(self) -> str:

@@ -1,0 +1,72 @@
+"""Settings of torch's compilers that come from outside: from environment variables, or from the model's code.
+
+torch reads most variables when it imports a configuration, as that setting's default. So a second copy of the
+configuration is made without the variables of torch, and what differs from it was set from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+NO_CONDITION = ("_dir", "_root", "trace.", "debug", "verbose")
+"""Parts of the names of settings that say where torch writes and how much: they change no compiled code."""
+
+
+def set_from_outside() -> str:
+    """``inductor.freezing=True, ...``: what differs from torch without variables; "" if nothing does."""
+    found = []
+    for name in MODULES:
+        if name in sys.modules:  # nothing is set in a module that nothing has imported
+            plain, space = plain_settings(name), name.split(".")[1].strip("_")
+            found += [
+                f"{space}.{key}={getattr(value, '__qualname__', repr(value))}"
+                for key, value in sorted(settings_in_force(name).items())
+                if key in plain and plain[key] != value and not any(part in key for part in NO_CONDITION)
+            ]
+    return ", ".join(found)
+
+
+def settings_in_force(name: str) -> Mapping[str, Any]:
+    """The settings of this configuration in this process."""
+    return _read(importlib.import_module(name))
+
+
+def _read(config: Any) -> Mapping[str, Any]:
+    # torch 2.0 has no get_config_copy
+    settings: Mapping[str, Any] = getattr(config, "get_config_copy", getattr(config, "to_dict", dict))()
+    return settings
+
+
+@cache
+def plain_settings(name: str) -> Mapping[str, Any]:
+    """What the settings are without torch's variables. {} if torch cannot make a second copy."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    copy = importlib.util.spec_from_file_location(f"{name}_plain", spec.origin)
+    assert copy is not None
+    assert copy.loader is not None
+    module = sys.modules[copy.name] = importlib.util.module_from_spec(copy)
+    try:
+        with _without_variables(), contextlib.suppress(Exception):
+            copy.loader.exec_module(module)
+            return _read(module)
+    finally:
+        del sys.modules[copy.name]
+    return {}
+
+
+@contextlib.contextmanager
+def _without_variables() -> Iterator[None]:
+    hidden = {name: os.environ.pop(name) for name in [*os.environ] if "TORCH" in name}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
