@@ -29,7 +29,8 @@ def __getattr__(name: str) -> Any:
     check_names()  # before the imports that another module of the same name would break
     places = {"compare": "torchduet.api", "Result": "torchduet.result"}
     place = "torchduet.frames" if name in ("Frames", "load") else places.get(name, "harness.schema")
-    return getattr(import_module(place), name)
+    with import_module("torchduet.caller").python_left_as_it_was():
+        return getattr(import_module(place), name)
 
 
 def __dir__() -> list[str]:

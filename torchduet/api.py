@@ -37,7 +37,7 @@ from torchduet.asked import (
     refuse_others,
     with_update,
 )
-from torchduet.caller import left_as_it_was
+from torchduet.caller import left_as_it_was, python_left_as_it_was
 from torchduet.local_worker import LocalWorker
 from torchduet.progress import shown, tell
 from torchduet.result import Result
@@ -109,45 +109,46 @@ def compare(
         refuse_given(inputs=inputs, loss=loss, target=target)
     if mode not in (None, *MODES):
         raise unknown("mode", str(mode), "mode", MODES)
-    workload = None if named else _workload(model, inputs, loss, target)
-    protocol, workload = with_update(protocol, workload, optimizer=optimizer, scheduler=scheduler)
-    module = model if workload is None else workload.module
-    job = Job(
-        case=Case(
-            suite=model if isinstance(model, str) else HERE,
-            name=_name_of(model),
-            mode=Mode(mode or ("training" if getattr(module, "training", True) else "inference")),
-            batch_size=None,
-            published_batch_size=None,
-        ),
-        device=device_name(device, module, inputs),
-        dtype=str(dtype).removeprefix("torch."),  # torch.bfloat16 and "bfloat16" are the same
-        candidates=(),
-        protocol=replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep"),
-        options=holder("options", CompilerOptions, options),
-        extras=holder("extras", Extras, extras),
-    )
-    if named:  # workers run in another folder
-        updates = absolute(protocol.optimizer), absolute(protocol.scheduler)
-        protocol = replace(job.protocol, optimizer=updates[0], scheduler=updates[1])
-        job = replace(job, case=replace(job.case, suite=absolute(job.case.suite)), protocol=protocol)
-    check_settings(job, isolated=named)
-    names, own, here = candidates_for(compilers, isolated=named)
-    job = replace(job, candidates=names, own_compilers=own)
-    if workload is None:
-        check_in_a_worker(job)
-    else:
-        check_workload(workload, job)
-    before = () if mode is not None else (_note_on_mode(module, job.case.mode),)
-    after = () if workload is None else (NOT_ISOLATED,)
-    measure = partial(_records, workload, here, progress, (before, after))
-    records, folder = measure(job, output_dir)
-    return Result(
-        records=records,
-        isolated=named,
-        folder=folder,
-        _again=lambda other: measure(other, None)[0],
-    )
+    with python_left_as_it_was() if named else left_as_it_was():
+        workload = None if named else _workload(model, inputs, loss, target)
+        protocol, workload = with_update(protocol, workload, optimizer=optimizer, scheduler=scheduler)
+        module = model if workload is None else workload.module
+        job = Job(
+            case=Case(
+                suite=model if isinstance(model, str) else HERE,
+                name=_name_of(model),
+                mode=Mode(mode or ("training" if getattr(module, "training", True) else "inference")),
+                batch_size=None,
+                published_batch_size=None,
+            ),
+            device=device_name(device, module, inputs),
+            dtype=str(dtype).removeprefix("torch."),  # torch.bfloat16 and "bfloat16" are the same
+            candidates=(),
+            protocol=replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep"),
+            options=holder("options", CompilerOptions, options),
+            extras=holder("extras", Extras, extras),
+        )
+        if named:  # workers run in another folder
+            updates = absolute(protocol.optimizer), absolute(protocol.scheduler)
+            protocol = replace(job.protocol, optimizer=updates[0], scheduler=updates[1])
+            job = replace(job, case=replace(job.case, suite=absolute(job.case.suite)), protocol=protocol)
+        check_settings(job, isolated=named)
+        names, own, here = candidates_for(compilers, isolated=named)
+        job = replace(job, candidates=names, own_compilers=own)
+        if workload is None:
+            check_in_a_worker(job)
+        else:
+            check_workload(workload, job)
+        before = () if mode is not None else (_note_on_mode(module, job.case.mode),)
+        after = () if workload is None else (NOT_ISOLATED,)
+        measure = partial(_records, workload, here, progress, (before, after))
+        records, folder = measure(job, output_dir)
+        return Result(
+            records=records,
+            isolated=named,
+            folder=folder,
+            _again=lambda other: measure(other, None)[0],
+        )
 
 
 def _records(

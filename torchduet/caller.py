@@ -1,13 +1,15 @@
-"""Saves and restores torch's settings and the random number generators around ``compare()``."""
+"""Saves and restores what belongs to the whole process around ``compare()``: settings and generators."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -34,6 +36,17 @@ ALONE = threading.RLock()
 
 
 @contextmanager
+def python_left_as_it_was() -> Iterator[None]:
+    """Restores Python's random numbers and filters of warnings, which imports use and change."""
+    state = random.getstate()
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        random.setstate(state)
+
+
+@contextmanager
 def left_as_it_was() -> Iterator[None]:
     """Gradients on and autocast off inside; restores the caller's settings and generators at the end."""
     import torch
@@ -43,6 +56,7 @@ def left_as_it_was() -> Iterator[None]:
         steps: list[Callable[[], object]] = [*_generators(), *settings, _empty]
         try:
             with contextlib.ExitStack() as plain:
+                plain.enter_context(python_left_as_it_was())
                 plain.enter_context(torch.inference_mode(mode=False))
                 plain.enter_context(torch.enable_grad())
                 for kind in devices.KINDS:
@@ -72,7 +86,7 @@ def _empty() -> None:
 def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except (AttributeError, RuntimeError):
+    except (AttributeError, OSError, RuntimeError):
         return UNREADABLE
 
 
@@ -80,6 +94,10 @@ def _settings() -> Iterator[Setting]:
     import torch
 
     warns_only = torch.is_deterministic_algorithms_warn_only_enabled
+    yield os.getcwd, os.chdir
+    yield sys.path.copy, partial(sys.path.__setitem__, slice(None))
+    yield os.environ.copy, _set_environment
+    yield sys.getrecursionlimit, sys.setrecursionlimit
     yield torch.get_num_threads, torch.set_num_threads
     yield torch.get_default_dtype, torch.set_default_dtype
     yield torch.is_grad_enabled, torch.set_grad_enabled
@@ -96,10 +114,15 @@ def _settings() -> Iterator[Setting]:
         yield partial(getattr, place, name), partial(setattr, place, name)
 
 
+def _set_environment(variables: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+
+
 def _generators() -> list[Callable[[], object]]:
     """Calls that restore the current states of the random number generators."""
-    python = random.getstate()
-    restore: list[Callable[[], object]] = [lambda: random.setstate(python), devices.remember()]
+    restore: list[Callable[[], object]] = [devices.remember()]
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         of_numpy = numpy.random.get_state()

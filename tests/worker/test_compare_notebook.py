@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
 import random
 import re
+import subprocess
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -247,12 +250,22 @@ def settings() -> list[object]:
         getattr(getattr(backends.cudnn, "conv", None), "fp32_precision", None),
         backends.cuda.matmul.allow_tf32,
         torch.get_float32_matmul_precision(),
+        Path.cwd(),
+        sys.path.copy(),
+        os.environ.copy(),
+        sys.getrecursionlimit(),
+        list(warnings.filters),
     ]
 
 
 def meddles(values: torch.Tensor, linear: nn.Linear) -> Any:
     """Changes what belongs to the process, as a careless model does."""
     torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    os.chdir("/")
+    sys.path.insert(0, "/mine")
+    os.environ["MINE"] = "1"
+    sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+    warnings.simplefilter("ignore")
     random.random()
     np.random.rand()  # noqa: NPY002 - the global generator is meant
     return linear(values)
@@ -285,6 +298,28 @@ def test_the_callers_settings_and_generators_are_as_before() -> None:
     assert random.getstate() == python
     assert repr(np.random.get_state()) == repr(of_numpy)  # noqa: NPY002
     assert torch.equal(torch.random.get_rng_state(), of_torch)
+
+
+IN_A_NEW_PROCESS = """
+import random, sys, warnings
+import torch
+import torchduet
+before = random.getstate(), sys.path.copy(), list(warnings.filters)
+how = {"compilers": "eager", "protocol": torchduet.Protocol(performance=False), "progress": True}
+result = torchduet.compare(*MODEL, **how)
+print(result, result.frame())
+assert (random.getstate(), sys.path, list(warnings.filters)) == before
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["torch.nn.Linear(4, 4), torch.ones(2, 4)", "SOURCE,"])
+def test_imports_and_displays_change_nothing_of_the_callers(model: str, tmp_path: Path) -> None:
+    """Libraries draw random numbers and add filters when they are imported, which happens once a process."""
+    file = tmp_path / "mine.py"
+    file.write_text("import torch\ndef make():\n    return torch.nn.Linear(4, 4), torch.ones(2, 4)\n")
+    program = IN_A_NEW_PROCESS.replace("MODEL", f"({model})").replace("SOURCE", repr(f"{file}:make"))
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_a_setting_that_cannot_be_put_back_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

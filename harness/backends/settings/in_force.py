@@ -21,16 +21,16 @@ NO_CONDITION = ("_dir", "_root", "trace.", "debug", "verbose")
 
 def set_from_outside() -> str:
     """``inductor.freezing=True, ...``: what differs from torch without variables; "" if nothing does."""
-    found = []
+    settings = []
     for name in MODULES:
         if name in sys.modules:  # nothing is set in a module that nothing has imported
             plain, space = plain_settings(name), name.split(".")[1].strip("_")
-            found += [
+            settings += [
                 f"{space}.{key}={getattr(value, '__qualname__', repr(value))}"
                 for key, value in sorted(settings_in_force(name).items())
                 if key in plain and plain[key] != value and not any(part in key for part in NO_CONDITION)
             ]
-    return ", ".join(found)
+    return ", ".join(settings)
 
 
 def settings_in_force(name: str) -> Mapping[str, Any]:
