@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices gpu-smoke versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -101,10 +101,12 @@ coverage-devices: $(STAMP)
 	$(RUN) -m coverage run --source=harness,torchduet -m pytest -n0 tests/unit tests/worker
 	$(RUN) -m coverage report --show-missing --include='harness/devices.py,harness/precision.py,torchduet/caller.py,harness/backends/*,harness/hardware/*'
 
-# The first ten minutes on a GPU: tests, short runs, one archive; make gpu-smoke DEVICES=cpu has the CPU stand in
+# Nine minutes on a GPU that end with speedups: docs/GPU.md. make card DEVICES=cpu SECONDS=60 has the CPU stand in;
+# where nothing can be installed: make card RUN=python3 STAMP=
 DEVICES ?= cuda
-gpu-smoke: $(STAMP)
-	$(RUN) -m tests.gpu --devices=$(DEVICES)
+SECONDS ?= 540
+card: $(STAMP)
+	$(RUN) -m tests.gpu.card --seconds=$(SECONDS) --devices=$(DEVICES)
 
 # Every Python and torch that docs/VERSIONS.md names, each in an environment of its own; make versions ONLY=oldest,newest
 versions: $(STAMP)

@@ -189,7 +189,7 @@ class LocalExecutor:
 
     A CPU worker would disturb the times of a GPU worker, so these never run together.
     ``ahead``: how many jobs of a device prepare side by side; None: as many as suit the machine and the jobs.
-    ``measure`` replaces the workers in tests.
+    ``measure`` replaces the workers in tests. ``hosts``: kept from one call to the next; None: of each call.
     """
 
     reproduce: Reproduce
@@ -198,12 +198,13 @@ class LocalExecutor:
     fork: bool = True
     ahead: int | None = 1
     calibrations: tuple[Calibration, ...] = ()
+    hosts: HostPool | None = None
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         ahead = jobs_ahead([item.job for item in work]) if self.ahead is None else self.ahead
         side_by_side = max((len(grouped(together, str)) for together in grouped(work, type_of)), default=1)
-        hosts = HostPool(max(2, side_by_side * sessions(ahead)))
-        pool = hosts if self.fork and forking_works() else None
+        own = HostPool(max(2, side_by_side * sessions(ahead)))
+        pool = (self.hosts or own) if self.fork and forking_works() else None
         shares: dict[str, tuple[int, ...]] = {}
 
         def measure(item: Work, tell: Tell, stopped: Stop, gate: Seat) -> Iterator[Record | Pause]:
@@ -221,7 +222,7 @@ class LocalExecutor:
             workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
             yield from measure_in_turns(item.job, context, log, workers)
 
-        with hosts:
+        with own:
             for together in grouped(work, type_of):
                 if stop():
                     return
