@@ -7,7 +7,10 @@ FAILURES = 1
 """A candidate did not pass (its record has the reason), or a gate of ``--fail-on`` failed."""
 
 BAD_INPUT = 2
-"""Bad input. A message on stderr says what is correct; nothing was measured."""
+"""Bad input. A message on stderr says what is correct; nothing was measured. Or a gate has no data."""
+
+OPEN = 3
+"""No gate failed, and of at least one the interval reaches across the limit."""
 
 INTERRUPTED = 130
 FAILED_PIPE = 141

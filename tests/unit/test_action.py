@@ -171,7 +171,7 @@ def compared(job: Job, code: str = "0", changes: str = "## What changed between 
     return (job.folder / "summary.md").read_text()
 
 
-@pytest.mark.parametrize("code", ["0", "1", "2"])
+@pytest.mark.parametrize("code", ["0", "1", "2", "3"])
 def test_the_comparison_is_the_summary_and_its_code_is_that_of_the_job(job: Job, code: str) -> None:
     text = compared(job, code)
     assert job.calls[-1] == (
@@ -181,6 +181,7 @@ def test_the_comparison_is_the_summary_and_its_code_is_that_of_the_job(job: Job,
     assert "## What changed between two runs" in text
     assert ("a reason" in text) == (code == "2")
     assert job.step("verdict").returncode == int(code)
+    assert job.step("verdict", OPEN="warn").returncode == int(code) % 3
 
 
 def test_accepted_changes_are_those_of_the_pull_request(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

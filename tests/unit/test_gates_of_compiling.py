@@ -10,6 +10,7 @@ import pytest
 
 from harness.schema import Extras, Record, Status
 from runner.analysis.derive import summarize
+from runner.cli.actions.compare import code_of
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
@@ -90,6 +91,47 @@ def test_without_two_compilations_a_side_the_gate_does_not_pass() -> None:
         results([make_record(make_job())], "compile:10%")
 
 
+@pytest.mark.parametrize(
+    ("speedup", "jitter", "code"), [(1.2, 0.01, 1), (1.4, 0.05, 3), (1.8, 0.01, 0), (1.8, None, 2)]
+)
+def test_a_speedup_below_the_gates_fails_and_one_across_it_is_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], speedup: float, jitter: float | None, code: int
+) -> None:
+    record = make_record(make_job(), speedup=speedup, jitter=jitter or 0.01)
+    record = record if jitter else replace(record, samples=None)
+    runs = [str(write(tmp_path / name, [record])) for name in ("a", "b")]
+    assert main(["--compare", *runs, "--fail-on=speedup:1.4"]) == code
+    out = capsys.readouterr().out
+    assert ("open, because the interval reaches across the limit" in out) is (code == 3)
+    if jitter:
+        (gate,) = gates_of_run(["speedup:1.4"], RunConfig())
+        result = run_result(summarize([record, replace(record, candidate="eager")]), gate)
+        assert (len(result.cases), len(result.open)) == (code == 1, code == 3)
+
+
+def test_a_result_that_failed_has_no_speedup_to_pass_with(tmp_path: Path) -> None:
+    sides = [make_record(make_job(), speedup=1.8)], [make_record(make_job(), status=Status.CRASH)]
+    with pytest.raises(UsageError, match="no result that passed was timed"):
+        gated(compared(tmp_path / "none", *sides), "speedup:1.4")
+    other = make_record(make_job("other"), speedup=1.8)
+    (case,) = gated(compared(tmp_path / "one", *([*side, other] for side in sides)), "speedup:1.4").cases
+    assert case.endswith("inductor: crash")
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"), [("FNO", 1), ("FO", 1), ("NO", 2), ("OP", 3), ("P", 0), ("FN", 1), ("N", 2)]
+)
+def test_a_failure_is_1_without_data_2_and_open_3(answers: str, code: int) -> None:
+    """Of several answers, the smallest code."""
+    gate = Gate(kind="regression")
+    results = [
+        GateResult(gate=gate, title="t", cases=("c",) * (answer == "F"), open=("o",) * (answer in "FO"))
+        for answer in answers
+        if answer != "N"
+    ]
+    assert code_of(results, [UsageError("no data")] * answers.count("N")) == code
+
+
 # -- accepted changes ------------------------------------------------------------------------------
 
 FILE = """
@@ -118,6 +160,8 @@ def test_an_accepted_change_passes_until_its_date(tmp_path: Path, expires: str, 
         assert judged.accepted == (f"toys slow: 1.3x (accepted until {expires}: a new pass)",)
     else:
         assert judged.cases[0] == f"toys slow: 1.3x (was accepted until {expires}: a new pass)"
+    (undecided,) = without_accepted([replace(result, cases=(), open=result.cases)], accepted, TODAY)
+    assert (undecided.open, undecided.accepted) == (judged.cases, judged.accepted)
     other = replace(result, gate=Gate(kind="memory"))
     assert without_accepted([other], accepted, TODAY) == [other]
 

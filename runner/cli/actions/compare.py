@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
-from runner.cli.exit_codes import FAILURES, OK
+from runner.cli.exit_codes import BAD_INPUT, FAILURES, OK, OPEN
 from runner.cli.formats import formats_asked
+from runner.cli.streams import tell
 from runner.errors import UsageError
+from runner.labels import plain
 from runner.plan.config import RunConfig
 from runner.plan.settings import listed, read_row, row_at
+
+if TYPE_CHECKING:
+    from runner.runs.compare.gates import GateResult
 
 COMPARE = flag(
     "--compare",
@@ -27,8 +33,9 @@ FAIL_ON = flag(
     "--fail-on=WHAT",
     group=Group.ACTIONS,
     listed=True,
-    help="exit code 1 on compile[:10%%], memory[:10%%], recompiles, graph-breaks, eager-fallbacks; with "
-    "--compare also on regression[:5%%], time[:5%%], parity, calls-captured or difference: docs/HOWTO.md",
+    help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks, "
+    "eager-fallbacks; with --compare also on regression[:5%%], time[:5%%], parity, calls-captured or "
+    "difference; 3 where that is open: docs/HOWTO.md",
 )
 ACCEPT = flag(
     "--accept=FILE",
@@ -76,10 +83,7 @@ def parse(given: Given) -> CompareRequest:
 
 
 def perform(request: CompareRequest, argv: Sequence[str]) -> int:
-    """Prints the changes, or writes them (``--format``, ``--output-dir``). Returns 1 if a gate fails.
-
-    ``UsageError`` for a gate for which the runs lack the data, after everything was printed or written.
-    """
+    """Prints the changes, or writes them (``--format``, ``--output-dir``). Returns the code of the gates."""
     from rich.console import Console
 
     from runner.reports.parts.grid import say
@@ -107,10 +111,17 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
         path = request.output_dir / f"changes.{name}"
         write_asked("--output-dir", path, content.encode(errors="backslashreplace"))
         say(console, str(path))
-    failed = [result for result in results if result.cases]
-    for result in failed if "console" not in request.formats else ():  # always print the cause of exit code 1
-        print_result(result, Console(stderr=True))
-    if refusals:  # after the outcomes; a gate without data does not pass
-        sys.stdout.flush()
-        raise refusals[0]
-    return FAILURES if failed else OK
+    for result in results:  # always print the cause of exit codes 1 and 3
+        if "console" not in request.formats and (result.cases or result.open):
+            print_result(result, Console(stderr=True))
+    return code_of(results, refusals)
+
+
+def code_of(results: Sequence[GateResult], refusals: Sequence[UsageError]) -> int:
+    """A gate that failed, then one without data, then one that is open. Says what has no data."""
+    sys.stdout.flush()  # the outcomes come first
+    for refusal in refusals:
+        tell(f"error: {plain(str(refusal))}")
+    if any(result.cases for result in results):
+        return FAILURES
+    return BAD_INPUT if refusals else OPEN if any(result.open for result in results) else OK

@@ -16,7 +16,7 @@ from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
 from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
-from runner.cli.actions.compare import ACCEPT, FAIL_ON
+from runner.cli.actions.compare import ACCEPT, FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import FORMAT, formats_asked
 from runner.errors import UsageError
@@ -87,15 +87,17 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
 
     if request.folder is None:
         code, folder = measured(request, argv, Console())
-        failed = folder is not None and code in (OK, FAILURES) and _fails(request, folder, Console())
-        return FAILURES if failed else code
+        if folder is None or code not in (OK, FAILURES):
+            return code
+        gates = _code_of_gates(request, folder, Console())
+        return code or gates
     return _resume(request.folder, request, Console())
 
 
-def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool:
+def _code_of_gates(request: MeasureRequest, folder: RunFolder, console: Console) -> int:
     """Prints the result of each gate."""
     if not request.gates:
-        return False
+        return OK
     from runner.analysis.derive import summarize
     from runner.runs.compare.accepted import without_accepted
     from runner.runs.compare.gates import answered
@@ -107,9 +109,7 @@ def _fails(request: MeasureRequest, folder: RunFolder, console: Console) -> bool
     results = without_accepted(outcomes, request.accepted, datetime.now(timezone.utc).date())
     for result in results:
         print_result(result, console)
-    if refusals:
-        raise refusals[0]
-    return any(result.cases for result in results)
+    return code_of(results, refusals)
 
 
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:

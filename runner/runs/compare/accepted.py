@@ -73,14 +73,15 @@ def without_accepted(
     """The results without the cases that are accepted; a case whose date has passed says so, and fails."""
     judged = []
     for result in results:
-        cases, allowed = [], []
-        for case in result.cases:
+        kept: dict[str, list[str]] = {"cases": [], "open": [], "accepted": []}
+        every = [*(("cases", case) for case in result.cases), *(("open", case) for case in result.open)]
+        for kind, case in every:
             known = [change for change in accepted if change.allows(result.gate.kind, case)]
             if (change := max(known, key=lambda change: change.expires, default=None)) is None:
-                cases.append(case)
+                kept[kind].append(case)
             elif today <= change.expires:
-                allowed.append(f"{case} (accepted until {change.expires}: {change.reason})")
+                kept["accepted"].append(f"{case} (accepted until {change.expires}: {change.reason})")
             else:
-                cases.append(f"{case} (was accepted until {change.expires}: {change.reason})")
-        judged.append(replace(result, cases=tuple(cases), accepted=tuple(allowed)))
+                kept[kind].append(f"{case} (was accepted until {change.expires}: {change.reason})")
+        judged.append(replace(result, **{kind: tuple(cases) for kind, cases in kept.items()}))
     return judged

@@ -1,14 +1,14 @@
-"""``--fail-on``: the gates that make the exit code 1, and the sentences on the cause."""
+"""``--fail-on``: the gates that make the exit code 1 or, where data leave them open, 3; and the causes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from harness.schema import COLD
-from harness.settings import SHARE
+from harness.settings import SHARE, Kind, number_text, within
 from runner.analysis.digits import estimate_text, p_text, share_text
 from runner.analysis.estimate import Estimate
 from runner.analysis.statistics import false_discovery
@@ -21,6 +21,7 @@ from runner.runs.compare.run import OUTSIDE, Difference, Result
 
 FLAG = "--fail-on"
 WITH_SHARE = ("regression", "time", "compile", "memory")
+FACTOR = Kind(within(lambda value: value > 0, "a speedup; write for example speedup:1.4"), number_text)
 COUNTS = {  # gate: metric, its name, whether more is worse
     "graph-breaks": ("graph_breaks", "graph breaks", True),
     # with as many breaks, fewer calls mean that a part of the model runs eager
@@ -28,12 +29,13 @@ COUNTS = {  # gate: metric, its name, whether more is worse
     "eager-fallbacks": ("eager_fallbacks", "eager fallbacks", True),
     "recompiles": ("recompiles", "recompilations", True),
 }
-KINDS = (*WITH_SHARE, "parity", *COUNTS, "difference")
+KINDS = ("speedup", *WITH_SHARE, "parity", *COUNTS, "difference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A condition for failure. ``threshold``: of the kinds ``WITH_SHARE``; None: that of the runs."""
+    """A condition for failure. ``threshold``: a share, of the kinds ``WITH_SHARE`` (None: that of the runs),
+    or a speedup."""
 
     kind: str
     threshold: float | None = None
@@ -43,16 +45,23 @@ class Gate:
 
     @property
     def words(self) -> str:
-        return self.kind if self.threshold is None else f"{self.kind}:{share_text(self.threshold)}"
+        if self.threshold is None:
+            return self.kind
+        text = number_text if self.kind == "speedup" else share_text
+        return f"{self.kind}:{text(self.threshold)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """The result of a gate, which fails if there are ``cases``. ``--accept`` allows those in ``accepted``."""
+    """The result of a gate, which fails if there are ``cases``. ``--accept`` allows those in ``accepted``.
+
+    ``open``: results of which the data cannot tell whether they are cases.
+    """
 
     gate: Gate
     title: str
     cases: tuple[str, ...]
+    open: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
 
 
@@ -63,9 +72,11 @@ def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
         kind, colon, limit = word.partition(":")
         if kind not in KINDS:
             raise unknown(FLAG, kind, "kind of change", KINDS)
-        if colon and kind not in WITH_SHARE:
+        if colon and kind not in ("speedup", *WITH_SHARE):
             raise UsageError(f"{FLAG}: {kind} has no threshold; write just {kind}")
-        gates.append(Gate(kind=kind, threshold=value_of(FLAG, SHARE, limit)) if colon else Gate(kind=kind))
+        reader = FACTOR if kind == "speedup" else SHARE
+        with_threshold = colon or reader is FACTOR
+        gates.append(Gate(kind=kind, threshold=value_of(FLAG, reader, limit) if with_threshold else None))
     return tuple(gates)
 
 
@@ -97,6 +108,11 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
         return _larger(changes, gate)
     if gate.kind in WITH_SHARE:
         return _slower(changes, gate)
+    if gate.kind == "speedup":
+        own = [r for r in changes.second.results if not r.is_control and not r.skipped]
+        fast = slow([(r.title, r.comparison.estimate) for r in own if r.passed], gate)
+        lost = tuple(f"{result.title}: {result.status}" for result in own if not result.passed)
+        return replace(fast, cases=(*lost, *fast.cases))
     if gate.kind in COUNTS:
         return _counted(changes, gate)
     ended = changes.ended(Ending.NEW_FAILURE)
@@ -119,6 +135,41 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
     return GateResult(gate=gate, title=title, cases=cases)
 
 
+def slow(speedups: Sequence[tuple[str, Estimate | None]], gate: Gate) -> GateResult:
+    """The results whose whole interval lies below the gate's speedup."""
+    known = [(f"{name}: {estimate_text(e)}", e, None) for name, e in speedups if e is not None]
+    if not known:
+        raise UsageError(f"{FLAG} {gate.words}: no result that passed was timed")
+    least = gate.threshold or 1.0
+    return beyond(
+        gate, f"results that failed or have a speedup below {number_text(least)}", known, -math.log(least), -1
+    )
+
+
+def beyond(
+    gate: Gate,
+    title: str,
+    known: Sequence[tuple[str, Estimate, float | None]],
+    limit: float,
+    sign: int,
+    alpha: float = 1.0,
+) -> GateResult:
+    """The result of a gate on estimates, each with its line and its q: cases are beyond the limit.
+
+    As with a verdict, the whole 95 % interval of a case is beyond it, and parts of the rounds agree. The
+    whole 90 % interval of what passes is within it. The others are open.
+    """
+    cases, unknown_yet = [], []
+    for line, estimate, q_value in known:
+        parts = [sign * log for log in estimate.segments]
+        ends, ends_90 = ([sign * end for end in i or ()] for i in (estimate.interval, estimate.interval_90))
+        if ends and min(*ends, *parts) > limit and (q_value is None or q_value < alpha):
+            cases.append(line)
+        elif not ends_90 or max(*ends_90, *(parts if estimate.unsteady else ())) > limit:
+            unknown_yet.append(line)
+    return GateResult(gate=gate, title=title, cases=tuple(cases), open=tuple(unknown_yet))
+
+
 def _slower(changes: RunChanges, gate: Gate) -> GateResult:
     """The results whose whole interval lies beyond the share, and whose change is significant."""
     share = gate.share(changes.limits.threshold)
@@ -137,24 +188,26 @@ def _slower(changes: RunChanges, gate: Gate) -> GateResult:
         limit, sign = -math.log1p(-share) if share < 1 else math.inf, -1
     q_values = false_discovery([estimate.p_value if estimate else None for estimate in estimates])
     every = zip(changes.changes, estimates, q_values, strict=True)
-    known = [(c, estimate, q) for c, estimate, q in every if estimate is not None and q is not None]
+    known = [
+        (
+            f"{c.first.title}: {estimate_text(e)}" + (" of the time" if sign > 0 else f", q = {p_text(q)}"),
+            e,
+            q,
+        )
+        for c, e, q in every
+        if e is not None and q is not None
+    ]
     if not known:
         raise _cannot(changes, gate, why)
-    cases = [
-        f"{change.first.title}: {estimate_text(estimate)}"
-        + (" of the time" if sign > 0 else f", q = {p_text(q)}")
-        for change, estimate, q in known
-        if estimate.interval and q < changes.limits.alpha
-        if min(sign * end for end in estimate.interval) > limit
-    ]
+    title = f"{what} by more than {share_text(share)}, of {len(known)}"
+    result = beyond(gate, title, known, limit, sign, changes.limits.alpha)
     controlled = changes.paired or gate.kind == "compile" or any(c.speedup for c in changes.controls)
-    if cases and not controlled and any(changes.crowded):
+    if result.cases and not controlled and any(changes.crowded):
         raise UsageError(
             f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "
             "measure again on a quiet machine, or with the A/A control in both runs (--compilers=...,eager)"
         )
-    title = f"{what} by more than {share_text(share)}, of {len(known)}"
-    return GateResult(gate=gate, title=title, cases=tuple(cases))
+    return result
 
 
 def compile_change(first: Result, second: Result) -> Estimate | None:

@@ -14,9 +14,14 @@ from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.config import RunConfig
 from runner.plan.environments.plan import split_candidate
-from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, gates_asked
+from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, beyond, gates_asked, slow
 
-KINDS = ("compile", "memory", *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse))
+KINDS = (
+    "speedup",
+    "compile",
+    "memory",
+    *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse),
+)
 
 
 def gates_of_run(words: Sequence[str], config: RunConfig) -> tuple[Gate, ...]:
@@ -25,8 +30,8 @@ def gates_of_run(words: Sequence[str], config: RunConfig) -> tuple[Gate, ...]:
     for gate in gates:
         if gate.kind not in KINDS:
             raise UsageError(f"{FLAG}: {gate.kind} needs two runs (--compare); a run has {', '.join(KINDS)}")
-        if gate.kind == "memory" and not config.protocol.performance:
-            raise UsageError(f"{FLAG}: memory is measured in timed steps; leave --accuracy out")
+        if gate.kind in ("speedup", "memory") and not config.protocol.performance:
+            raise UsageError(f"{FLAG}: {gate.kind} is measured in timed steps; leave --accuracy out")
         if gate.kind == "compile" and not compares:
             raise UsageError(
                 f"{FLAG}: compile compares environments of a run, compiled several times; add two --envs "
@@ -40,6 +45,9 @@ def run_result(summary: Summary, gate: Gate) -> GateResult:
 
     ``UsageError`` if the run lacks the data for a gate.
     """
+    if gate.kind == "speedup":
+        own = [c for c in summary.comparisons if c.passed and is_compiled(c.record)]
+        return slow([(where(c.record, summary.labels), c.estimate) for c in own], gate)
     limits = Limits.of(*(comparison.record.job.protocol for comparison in summary.comparisons))
     result = _compile if gate.kind == "compile" else _of_records
     return result(summary, gate, gate.share(limits.threshold))
@@ -72,15 +80,13 @@ def _compile(summary: Summary, gate: Gate, share: float) -> GateResult:
             f"{FLAG} {gate.words}: no compiler has two cold compilations in two environments; measure with a "
             "larger --compile-runs"
         )
-    cases = [
-        f"{where(pair.second.record, labels)}: {estimate_text(ratio)} of the time"
-        for pair in pairs
-        if (ratio := pair.ratio).interval is not None
-        and ratio.interval[0] > math.log1p(share)
-        and (pair.q_value or 0.0) < pair.first.record.job.protocol.alpha
+    known = [
+        (f"{where(p.second.record, labels)}: {estimate_text(p.ratio)} of the time", p.ratio, p.q_value)
+        for p in pairs
     ]
     title = f"compilations that take longer by more than {share_text(share)}, of {len(pairs)}"
-    return GateResult(gate=gate, title=title, cases=tuple(cases))
+    alpha = min(pair.first.record.job.protocol.alpha for pair in pairs)
+    return beyond(gate, title, known, math.log1p(share), 1, alpha)
 
 
 def _same_compiler(pair: CompilePair) -> bool:

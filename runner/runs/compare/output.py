@@ -26,6 +26,7 @@ LEAST_COLUMNS = 4  # from the left, however narrow the console is
 STYLES = {WORDS[Verdict.SLOWER]: "bold red", WORDS[Verdict.FASTER]: "green"}
 NOTE = "dim"
 
+OPEN = "open, because the interval reaches across the limit (more rounds or --processes narrow it)"
 OPEN_CASES = 10  # in Markdown, a list with more cases is folded
 OPEN_ROWS = 30
 EVERYTHING = "--format=json has all of them"
@@ -59,8 +60,11 @@ def print_changes(changes: RunChanges, results: Sequence[GateResult], console: C
 
 def print_result(result: GateResult, console: Console) -> None:
     count = len(result.cases)
-    words = f"--fail-on {result.gate.words}: {'FAILED' if count else 'passed'} ({result.title}: {count})"
+    word = "FAILED" if count else "open" if result.open else "passed"
+    words = f"--fail-on {result.gate.words}: {word} ({result.title}: {count})"
     _print_cases(console, words, result.cases, bad=bool(count))
+    if result.open:
+        _print_cases(console, f"    {OPEN}: {len(result.open)}", result.open, bad=False)
     for case in result.accepted:
         say(console, f"    {case}", NOTE)
 
@@ -93,10 +97,13 @@ def _blocks(changes: RunChanges, results: Sequence[GateResult]) -> Iterator[Mark
     yield text("## What changed between two runs")
     for result in results:
         failed = len(result.cases)
-        mark = ":x:" if failed else ":white_check_mark:"
+        mark = ":x:" if failed else ":grey_question:" if result.open else ":white_check_mark:"
         yield text(f"{mark} **{escape(f'{result.gate.words} ({result.title}: {failed})')}**")
         if result.cases or result.accepted:
             yield list_block((*result.cases, *result.accepted))
+        if result.open:
+            yield text(escape(f"{OPEN}: {len(result.open)}"))
+            yield list_block(result.open)
     yield list_block(head_lines(changes))
     for table, note in tables(changes):
         block = table_block(table)
@@ -116,7 +123,13 @@ def _titled(title: str, block: MarkdownBlock, *, fold: bool) -> Iterator[Markdow
 def render_json(changes: RunChanges, results: Sequence[GateResult]) -> str:
     """Complete and without rounding. Infinity and NaN are texts, as in records."""
     gates = [
-        {"gate": r.gate.words, "failed": bool(r.cases), "cases": r.cases, "accepted": r.accepted}
+        {
+            "gate": r.gate.words,
+            "failed": bool(r.cases),
+            "cases": r.cases,
+            "open": r.open,
+            "accepted": r.accepted,
+        }
         for r in results
     ]
     whole = {"schema_version": SCHEMA_VERSION, **_plain(changes), "gates": gates}
