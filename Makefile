@@ -63,7 +63,7 @@ headline: $(PARTS:%=headline-%)
 $(PARTS:%=headline-%): headline-%: headline-inference-% headline-training-%
 $(INFERENCE): PLAN = --inference $(WHOLE_PLAN) --compilers='aot_eager,inductor,inductor[freezing=True]'
 $(TRAINING): PLAN = --training $(WHOLE_PLAN) --compilers=aot_eager,inductor
-small: PLAN = --inference --training --scale=small --processes=1 --dtypes=float32 --compilers=aot_eager,inductor --threads=1 --allocator=both
+small: PLAN = --inference --training --scale=small --processes=1 --dtypes=float32 --compilers=aot_eager,inductor --threads=1
 RUN_OR_RESUME = $(RUN) runner.py $(if $(wildcard logs/$@/run.json),--resume=logs/$@,\
 	--suites=tiny_gpt,timm_models,huggingface --devices=cpu --output-dir=logs/$@ $(PLAN))
 $(INFERENCE) $(TRAINING): $(STAMP)

@@ -35,7 +35,7 @@ DROPOUT = ("neutralize", "keep")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw", "adamw-fused")
 SCHEDULERS = ("none", "float", "tensor")
 ZERO_GRADS = ("none", "zero")
-ALLOCATORS = ("default", "system", "both", "jemalloc", "tcmalloc")
+ALLOCATORS = ("default", "system")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
 _condition = partial(by_flag, group=Group.CONDITIONS)
@@ -338,8 +338,7 @@ class Extras:
         "default",
         "--allocator=NAME",
         kind=choice("allocator", ALLOCATORS),
-        help="the worker's malloc: default (the system's, but it keeps its heap), system, both (default, "
-        "then processes as system where steps have page faults), jemalloc, tcmalloc",
+        help="the worker's malloc: default (the system's, but it keeps its heap) or system",
     )
 
     @property

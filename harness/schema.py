@@ -442,7 +442,7 @@ class Record:
     status: Status  # how the candidate ended, see *Status*
     parity: Parity | None = None  # null: it was not checked
     samples: Samples | None = None  # the paired times; null: nothing was timed
-    system_samples: Samples | None = None  # with malloc as the system has it (`--allocator=both`)
+    system_samples: Samples | None = None  # with malloc as the system has it (`--allocator=both` of 0.1.0)
     # numbers, texts and booleans by name, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
     model: ModelFacts | None = None  # facts of the model as built

@@ -23,7 +23,7 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 """The newest versions that this program was tested with, by ``make versions``."""
 
 WORDS = Path(__file__).with_suffix(".toml")
-HEAP = "malloc keeps its heap, so a compiler gains nothing by fewer page faults (--allocator=both adds it)"
+HEAP = "malloc keeps its heap, so a compiler gains nothing by fewer page faults (--allocator=system has them)"
 STEP = "a training step is forward, loss and backward (not a step of your own), with {}"
 UPDATES = {"none": "no optimizer step"}
 UPDATED = "a step of {} (each sample begins with the same weights)"

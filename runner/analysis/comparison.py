@@ -88,7 +88,7 @@ class Comparison(Judged):
     break_even: BreakEven | None
     derived: Mapping[str, Scalar] = field(default_factory=dict)
     over_plain: PairedEstimate | None = None  # over the candidate without own settings, in the same rounds
-    system: PairedEstimate | None = None  # with malloc as the system has it (`--allocator=both`)
+    system: PairedEstimate | None = None  # with malloc as the system has it (`--allocator=both` of 0.1.0)
     allocator: Estimate | None = None  # the factor of `system` over this speedup
     generation: Generation | None = None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.protocol import AUTO
 from harness.schema import Environment, Failure, Job, Record, Status
-from harness.worker.limits import CPUS
+from harness.worker.limits import CPUS, GLIBC_SETTINGS
 from runner.engine import JobContext, Pause, Place
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
@@ -21,7 +21,6 @@ from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
 from runner.labels import reason
-from runner.plan.allocators import BOTH, library_of, malloc_settings
 from runner.plan.environments.plan import split_candidate
 from runner.plan.interpreter import base_environment, worker_environment
 from runner.store.invocation import program_facts
@@ -53,7 +52,7 @@ class Workers:
         Of ``--processes=auto``, the first is forked, as it may be the only one.
         """
         fixed = job.protocol.performance and job.protocol.processes not in (1, AUTO)
-        several = fixed or job.extras.allocator == BOTH or job.extras.times_compiling
+        several = fixed or job.extras.times_compiling
         return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:
@@ -66,8 +65,7 @@ class Workers:
             job.protocol.threads,
             base_environment(self.base) if job.environments else self.base,
             online=job.case.pretrained,
-            preload=library_of(job.extras.allocator),
-            malloc=malloc_settings(job.extras.allocator),
+            malloc={} if job.extras.allocator == "system" else GLIBC_SETTINGS,
             caches=caches,
         )
         turns = TAKING_TURNS if job.environments else {}

@@ -46,11 +46,10 @@ from harness.shapes.sizes import STRATEGIES
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged
-from runner.analysis.verdicts.family import assumed_of, has_faults
+from runner.analysis.verdicts.family import assumed_of
 from runner.engine import Pause
 from runner.engine.executors import Stop
 from runner.engine.stopping import more_processes
-from runner.plan.allocators import BOTH, SYSTEM
 from runner.plan.environments.plan import EAGER, split_candidate
 from runner.store.record_file import append_record, read_records
 
@@ -71,13 +70,11 @@ def with_processes(
     Every process checks parity, with its late check; metrics are those of the first. Compilations of later
     processes, which share the compile caches unless every worker has its own, are kept. A candidate that
     fails in any process has failed. With ``auto``, processes are added for the candidates whose open verdict
-    they can close. With ``--allocator=both``, processes with malloc as the system has it follow.
+    they can close.
     """
     several = job.protocol.performance and job.protocol.processes != 1
     kept = _kept(measure, folder)
-    steps: Steps = _several(job, candidates, kept, stop) if several else measure(job, candidates)
-    both = job.protocol.performance and job.extras.allocator == BOTH
-    yield from _with_system(job, steps, measure, stop) if both else steps
+    yield from _several(job, candidates, kept, stop) if several else measure(job, candidates)
 
 
 def _kept(measure: Measure, folder: Path) -> Measure:
@@ -134,41 +131,6 @@ def _several(job: Job, candidates: tuple[str, ...], measure: Measure, stop: Stop
                 yield _failed(records[0], record, number, why_not)
     for name, records in going.items():
         yield _joined(records, job.protocol.processes, stopped=name in wanting)
-
-
-def _with_system(job: Job, steps: Steps, measure: Measure, stop: Stop) -> Steps:
-    """The records, each with ``system_samples``: of as many processes, and at least ``LEAST_ACROSS``.
-
-    Two are enough where neither eager's steps nor the candidate's have page faults. Chance decides in each
-    process which memory glibc gives back.
-    """
-    timed: dict[str, Record] = {}
-    for step in steps:
-        if isinstance(step, Record) and step.samples is not None and step.status.passed:
-            timed[step.candidate] = step
-        else:
-            yield step
-    count = max(LEAST_ACROSS, job.protocol.processes)
-    protocol = replace(job.protocol, processes=count, accuracy=False)
-    extras, parts = replace(job.extras, allocator=SYSTEM), {name: list[Samples]() for name in timed}
-    going = tuple(timed)
-    for number in range(count):
-        if going:
-            yield Pause()
-        if stop() or not going:
-            break
-        again = replace(job, extras=extras, protocol=replace(protocol, process=number))
-        alike = (record for record in measure(again, going) if not _why_not(timed[record.candidate], record))
-        known = {record.candidate: record.samples for record in alike if record.samples is not None}
-        for name, samples in known.items():
-            parts[name].append(samples)
-        going = tuple(name for name in known if number < 1 or any(map(has_faults, parts[name])))
-    cut_short = stop()
-    for name, record in timed.items():
-        system = joined_samples(parts[name]) if parts[name] else None
-        notes = (*record.notes, "stopped before the last process with the system's malloc")
-        whole = replace(record, system_samples=system)
-        yield replace(whole, rounds_ended=STOPPED, notes=notes) if cut_short else whole
 
 
 def _another(protocol: Protocol, records: Sequence[Record]) -> bool:

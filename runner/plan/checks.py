@@ -14,7 +14,6 @@ from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
 from harness.settings import Given, is_own_model
 from runner.errors import UsageError
-from runner.plan import allocators
 from runner.plan.compilers import (
     COMPILE_MODE,
     COMPILE_MODES,
@@ -115,7 +114,6 @@ def check(config: RunConfig, names: Names = FLAGS) -> None:
             text = sentence.format(c=config, last=last, **lists)
             raise UsageError(NAME.sub(name, text))
     _check_devices(config, names)
-    allocators.library_of(config.extras.allocator, asked=_name(names, "extras.allocator"))
 
 
 def _name(names: Names, path: str, value: str | None = None) -> str:
@@ -267,10 +265,7 @@ IDLE: dict[str, tuple[Callable[[RunConfig], bool], tuple[str, ...]]] = {
     ),
     "--accuracy": (
         lambda c: not (c.protocol.performance or c.extras.shapes),  # --shapes has processes of its own
-        (
-            *("protocol.repeat", "protocol.ci_width", "protocol.processes"),
-            "extras.allocator=both",
-        ),
+        (*("protocol.repeat", "protocol.ci_width", "protocol.processes"),),
     ),
 }
 """What settings do nothing with: whether a configuration has it, and these settings."""

@@ -33,15 +33,13 @@ def worker_environment(
     base: Mapping[str, str] = os.environ,
     *,
     online: bool = False,
-    preload: str | None = None,
     malloc: Mapping[str, str] = GLIBC_SETTINGS,
     caches: Path | None = None,
 ) -> dict[str, str]:
     """The worker's environment variables: ``base``, this program's path, settings of malloc, threads.
 
-    Unless ``online``, model libraries do not use the network. ``preload`` is a library to load before all
-    others (an allocator). ``malloc``: variables of malloc, where ``base`` does not set them. ``caches`` is
-    the folder of torch's compile caches.
+    Unless ``online``, model libraries do not use the network. ``malloc``: variables of malloc, where ``base``
+    does not set them. ``caches`` is the folder of torch's compile caches.
     """
     environment = {**malloc, **base}
     theirs = filter(None, base.get("PYTHONPATH", "").split(os.pathsep))  # a worker runs in another folder
@@ -52,6 +50,4 @@ def worker_environment(
     if caches is not None:
         environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
         environment["TRITON_CACHE_DIR"] = str(caches / "triton")
-    if preload is not None:
-        environment["LD_PRELOAD"] = ":".join(part for part in (preload, base.get("LD_PRELOAD", "")) if part)
     return environment

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import STOPPED, Extras, Failure, Job, ModelFacts, Protocol, Record, Status
+from harness.schema import STOPPED, Failure, Job, ModelFacts, Protocol, Record, Status
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine.processes import joined_samples, with_processes
-from tests.factories import known, make_job, make_record, make_samples, with_samples
+from tests.factories import known, make_job, make_record, make_samples
 
 Measure = Callable[[Job, str, int], Record]
 
@@ -235,52 +235,3 @@ def test_a_calibrated_tau_is_not_doubled() -> None:
         return len(Run(AUTO, near, "a").jobs)
 
     assert processes("2026-11-23") == 1 < processes("")
-
-
-@pytest.mark.parametrize(
-    ("faults", "processes", "counts"), [(0.0, 1, (1, 2)), (200.0, 1, (1, 2, 3)), (200.0, 5, (1, 2, 3, 4, 5))]
-)
-def test_processes_with_the_system_s_malloc_follow_where_steps_fault(
-    faults: float, processes: int, counts: tuple[int, ...]
-) -> None:
-    def faulting(job: Job, candidate: str, number: int) -> Record:
-        system = job.extras.allocator == "system"
-        record = sampled(job, candidate, number, speedup=1.3 if system else 1.1, rounds=20)
-        return with_samples(record, baseline_minor_faults=(faults if system else 0.0,) * 20)
-
-    run = Run(processes, faulting, extras=Extras(allocator="both"))
-    record = run.records["a"]
-    system = known(record.system_samples)
-    assert system.rounds_by_process == (20,) * len(counts)
-    of_system = [job.protocol for job in run.jobs if job.extras.allocator == "system"]
-    assert [protocol.process for protocol in of_system] == [number - 1 for number in counts]
-    assert {protocol.accuracy for protocol in of_system} == {False}
-    assert len(known(record.samples)) == 20 * processes
-    comparison, group = summarize([record]).comparisons[0], summarize([record]).groups[0]
-    assert known(comparison.system).factor == pytest.approx(1.3, abs=0.01)
-    assert known(comparison.allocator).within(1.3 / 1.1)
-    assert known(group.allocator.value) == pytest.approx(1.3 / 1.1, abs=0.02)
-    assert known(group.system.value) == pytest.approx(1.3, abs=0.01)
-
-
-def test_a_run_that_is_stopped_before_the_system_s_malloc_is_gone_on_with(tmp_path: Path) -> None:
-    both = Extras(allocator="both")
-    record = Run(2, only="a", most=3, folder=tmp_path, extras=both).records["a"]
-    assert record.rounds_ended == STOPPED
-    assert record.notes == ("stopped before the last process with the system's malloc",)
-    assert len(known(record.system_samples)) == 13
-    resumed = Run(2, only="a", folder=tmp_path, extras=both)
-    assert {job.extras.allocator for job in resumed.jobs} == {"system"}  # the others are kept
-    assert resumed.records["a"].rounds_ended == ""
-
-
-def test_processes_with_the_system_s_malloc_at_another_batch_are_not_compared() -> None:
-    def halved(job: Job, candidate: str, number: int) -> Record:
-        record, system = make_record(job, candidate), job.extras.allocator == "system"
-        size = 8 if system and candidate == "a" else 4
-        return replace(record, model=replace(known(record.model), batch_size=size))
-
-    records = Run(1, halved, extras=Extras(allocator="both")).records
-    assert records["a"].status is Status.PASS
-    assert records["a"].system_samples is None
-    assert records["b"].system_samples is not None

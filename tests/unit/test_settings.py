@@ -31,7 +31,6 @@ from harness.settings import Row
 from runner.cli.commands import job_command
 from runner.cli.parser import given
 from runner.errors import UsageError
-from runner.plan import allocators
 from runner.plan.checks import run_config
 from runner.plan.config import QUICK, USUAL, RunConfig, Selection, Where
 from runner.plan.environments.plan import named as in_environments
@@ -234,9 +233,7 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
     assume(not (job.device == "cpu" and tf32))
     assume((job.protocol.repeat or 100) >= job.protocol.min_rounds)
     command = job_command(job)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocators, "library_of", lambda *_, **__: None)  # another has to be installed
-        (again,) = planned(command, job.case)
+    (again,) = planned(command, job.case)
     assert again == job
     assert job_command(again) == command
 

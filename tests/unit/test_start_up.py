@@ -28,8 +28,6 @@ from runner.analysis.start_up.forms import crossing, overtaking, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.processes import Run, fresh_runs, with_fresh_runs
 from runner.engine.worker_session import parts_of
-from runner.errors import UsageError
-from runner.plan.allocators import library_of
 from runner.plan.interpreter import worker_environment
 from runner.reports import hud_json, start_up_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables
@@ -418,19 +416,8 @@ def test_a_candidate_fails_if_a_stream_of_shapes_fails_parity(tmp_path: Path, wr
 
 
 def test_a_worker_s_caches_and_preloaded_libraries() -> None:
-    variables = worker_environment(None, {"LD_PRELOAD": "mine.so"}, preload="x.so", caches=Path("/c"))
-    assert variables["LD_PRELOAD"] == "x.so:mine.so"
+    variables = worker_environment(None, {"LD_PRELOAD": "mine.so"}, caches=Path("/c"))
+    assert variables["LD_PRELOAD"] == "mine.so"
     assert variables["TORCHINDUCTOR_CACHE_DIR"].startswith("/c/")
     assert variables["TRITON_CACHE_DIR"].startswith("/c/")
     assert not {"LD_PRELOAD", "TRITON_CACHE_DIR"} & worker_environment(None, {}).keys()
-
-
-# -- allocators ----------------------------------------------------------------------------------
-
-
-def test_an_allocator_is_the_first_name_that_the_system_knows_and_a_missing_one_is_a_sentence() -> None:
-    known = {"tcmalloc": "libtcmalloc.so.4"}
-    assert library_of("tcmalloc", find=known.get) == "libtcmalloc.so.4"
-    assert library_of("default") is None
-    with pytest.raises(UsageError, match=r"^--allocator: jemalloc is not installed here; install it \(lib"):
-        library_of("jemalloc", find=known.get)

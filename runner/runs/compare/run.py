@@ -15,7 +15,6 @@ from runner.analysis.estimate import PairedEstimate
 from runner.analysis.verdicts.compiling import by_round
 from runner.errors import UsageError
 from runner.labels import compiler_label, plain, ran_batch
-from runner.plan.allocators import BOTH, DEFAULT
 
 NO_RECORD = "no record"
 """The status of a planned result without a record: the run ended before it."""
@@ -65,7 +64,7 @@ class Result:
         """The facts that must also be equal for a comparison of times."""
         facts = facts_of(self.record.environment, TIMING_FACTS)
         allocator = self.record.job.extras.allocator
-        facts["allocator"] = DEFAULT if allocator == BOTH else allocator
+        facts["allocator"] = "default" if allocator == "both" else allocator  # both: of 0.1.0
         if (outside := self.record.environment.get("compiler_settings")) is not None:
             facts[OUTSIDE] = str(outside)
         return facts

@@ -8,7 +8,6 @@ from dataclasses import replace
 from harness.backends.settings.candidates import compiler_of
 from harness.schema import Job, Mode, Record
 from runner.errors import UsageError
-from runner.plan.allocators import BOTH, DEFAULT
 from runner.runs.why.causes import OF_DYNAMO
 from runner.runs.why.explain import (
     Attempt,
@@ -53,8 +52,7 @@ def asked_why(job: Job, measure: Measure, say: Callable[[str], None]) -> Why:
     say(f"{job.case.name}: a second copy of {candidate}, for looking")
     protocol = replace(job.protocol, accuracy=False, repeat=LOOKS, processes=1)
     extras = replace(job.extras, explain=True)
-    allocator = DEFAULT if extras.allocator == BOTH else extras.allocator
-    once = replace(extras, compile_runs=0, start_up=0, shapes="", allocator=allocator)
+    once = replace(extras, compile_runs=0, start_up=0, shapes="")
     records = measure(replace(job, candidates=(look,), protocol=protocol, extras=once), LOOK)
     looked = Looked.of(records[0]) if records else None
     proposed = proposals(looked) if looked else ()
