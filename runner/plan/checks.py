@@ -26,7 +26,7 @@ from runner.plan.config import QUICK, SUITES, USUAL, RunConfig, Where
 from runner.plan.settings import FLAGS, Names, read, row_at, value_of
 
 TORCHBENCH = "torchbench"
-SEARCHES = {"why", "tune", "bisect"}
+SEARCHES = {"why", "tune"}
 """Actions that measure many variants, each in one process."""
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import TOYS, records, run_into, runner, statuses
-from tests.command_line import executable
+from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
+from tests.command_line import executable, ran
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
 QUIET = ["-dcpu", "-n6", "-t1", "--processes=1"]
@@ -70,6 +70,26 @@ def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
     assert agreement["tensors"] > 8  # loss, output, gradients and buffers
     assert agreement["worst"]["candidate_rmse"] == agreement["worst"]["eager_rmse"]  # the same torch
     assert by_name["aot_eager@plain"]["env_parity"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("good", "new", "code"), [("0", "1", 1), ("0", "0.0", 0)])
+def test_a_step_of_git_bisect_says_which_build_is_worse(
+    tmp_path: Path, good: str, new: str, code: int
+) -> None:
+    """Two planted versions: in the second, what is compiled has another sign."""
+    (tmp_path / "models.py").write_text(
+        "import os, torch\n\n\nclass Model(torch.nn.Linear):\n    def forward(self, x):\n"
+        "        wrong = torch.compiler.is_compiling() and os.environ['TORCHDUET_PLANTED'] == '1'\n"
+        "        return -super().forward(x) if wrong else super().forward(x)\n\n\n"
+        "def make():\n    return Model(4, 4), torch.ones(2, 4)\n"
+    )
+    builds = [
+        str(wrapper(tmp_path / f"python{value}", f"TORCHDUET_PLANTED={value}")) for value in (good, new)
+    ]
+    words = ["parity", f"--model={tmp_path / 'models.py'}:make", "--inference", "--compilers=aot_eager"]
+    step = ran(sys.executable, str(ROOT / "examples" / "bisect_step.py"), *builds, *words, *QUIET)
+    assert step.returncode == code, step.stdout + step.stderr
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 from harness.settings import Flag, Given
 from runner.cli.actions import (
-    bisect,
     calibrate,
     compare,
     doctor,
@@ -56,7 +55,6 @@ ACTIONS: tuple[Action, ...] = (
     merge,
     compare,
     history,
-    bisect,
     why,
     tune,
 )

@@ -69,7 +69,7 @@ def parse(given: Given) -> MeasureRequest:
 
 
 def refuse_unused(given: Given, action: str) -> None:
-    """``UsageError`` for a flag of a run that ``--why``, ``--tune`` and ``--bisect`` do not use."""
+    """``UsageError`` for a flag of a run that ``--why`` and ``--tune`` do not use."""
     for unused in (FORMAT, *(row_at(RunConfig, name).flags[0] for name in ("tags", "skip_unavailable"))):
         if unused.key in given:
             raise UsageError(f"{unused.long} does nothing with {action}; leave it out")
