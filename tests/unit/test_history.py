@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,12 @@ import pytest
 from rich.console import Console
 
 from harness.codec import to_json
-from harness.schema import STOPPED, Mode, Record, Status
+from harness.schema import Mode, Record, Status
 from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.reports import render_all
-from runner.runs.history import runs as history_runs
-from runner.runs.history.listing import HistoryRequest, show_history
-from runner.runs.history.page import write_page
-from runner.runs.history.runs import Run, read_runs, status_changes, trends
+from runner.runs.history import Filter, read_runs, show_history, status_changes
 from tests.command_line import config_of_words
 from tests.factories import make_job, make_record
 from tests.unit.test_changes import write
@@ -34,123 +30,53 @@ def records(speedup: float = 1.5, status: Status = Status.PASS, mode: Mode = Mod
     return [make_record(jobs[0], speedup=speedup), make_record(jobs[1], speedup=speedup, status=status)]
 
 
-def make_run(
-    folder: Path,
-    number: int,
-    measured: Sequence[Record] | None = None,
-    *,
-    derived: bool = False,
-    **about: Any,
-) -> Path:
-    """Run ``number``, on day ``number``."""
+def make_run(folder: Path, number: int, measured: Sequence[Record] | None = None, **about: Any) -> Path:
+    """Run ``number``, on day ``number``, with its summary."""
     measured = records() if measured is None else measured
     jobs = to_json([make_job(name, candidates=("inductor",)) for name in MODELS])
     created = (BEGIN + timedelta(days=number)).isoformat()
-    about = {"command": ["-n6"], "created": created, "jobs": jobs, **about}
-    run = write(folder / f"run-{number}", measured, **about)
-    if derived:
-        for name, content in render_all(summarize(measured), {"json"}).items():
-            (run / name).write_bytes(content)
-        (run / "report.html").touch()
+    run = write(
+        folder / f"run-{number}", measured, **{"command": ["-n6"], "created": created, "jobs": jobs, **about}
+    )
+    for name, content in render_all(summarize(measured), {"json"}).items():
+        (run / name).write_bytes(content)
     return run
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Charts take a second each: one test undoes this."""
-    monkeypatch.setattr("runner.runs.history.page.chart", lambda *_: "")
-
-
-def read(folder: Path, name: str) -> Run:
-    return next(run for run in read_runs(folder) if run.name == name)
-
-
-def page(folder: Path) -> str:
-    return write_page(folder, read_runs(folder)).read_text()
 
 
 def shown(folder: Path, **asked: Any) -> str:
     with Console(width=200) as console, console.capture() as printed:
-        show_history(HistoryRequest(folder=folder, **asked), console)
+        show_history(folder, Filter(**asked), console)
     return printed.get()
 
 
-# -- reading -----------------------------------------------------------------------
+def page(folder: Path) -> str:
+    shown(folder)
+    return (folder / "index.html").read_text()
 
 
-def test_a_run_is_read_from_its_summary_or_where_that_is_missing_from_its_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = make_run(tmp_path, 0, tags=["base", "night"], derived=True)
-    from_records = make_run(tmp_path, 1)
-    without = read(tmp_path, from_records.name)
-    with monkeypatch.context() as patch:
-        patch.setattr(history_runs, "read_run", None)  # would fail
-        first = read_runs(tmp_path)[0]
-    assert (first.groups, first.statuses) == (without.groups, without.statuses)
-    assert (first.name, first.created, first.tags) == (run.name, BEGIN, ("base", "night"))
-    assert first.command == "python runner.py -n6"
-    assert first.torch == "0.0.0+synthetic"
-    assert (first.state, first.link) == ("complete", "./run-0/report.html")
-    assert without.link is None
+def test_a_run_is_read_from_its_plan_and_its_summary(tmp_path: Path) -> None:
+    (make_run(tmp_path, 0, tags=["base", "night"]) / "report.html").touch()
+    make_run(tmp_path, 1)
+    first, second = read_runs(tmp_path)
+    assert (first.name, first.created, first.tags) == ("run-0", BEGIN, ("base", "night"))
+    assert (first.command, first.torch, first.state) == ("python runner.py -n6", "0.0.0+synthetic", "")
+    assert (first.link, second.link) == ("./run-0/report.html", None)
 
 
-def test_a_run_whose_results_were_cut_short_is_complete_once_each_has_a_whole_record(tmp_path: Path) -> None:
-    a, b = records()
-    cut = replace(a, rounds_ended=STOPPED)
-    make_run(tmp_path, 0, [cut, b])
-    make_run(tmp_path, 1, [cut, b, a], derived=True)
-    assert [run.state for run in read_runs(tmp_path)] == ["unfinished: 1 of 2 records", "complete"]
-
-
-def test_what_is_damaged_is_listed_as_damaged(tmp_path: Path) -> None:
-    make_run(tmp_path, 0)
-    make_run(tmp_path, 1, records()[:1])
-    with (make_run(tmp_path, 2, records()[:1]) / "records.jsonl").open("ab") as file:
-        file.write(b'{"schema_version": 2, "job"\n')
-    (make_run(tmp_path, 3) / "run.json").write_text("[" * 100_000)
-    make_run(
-        tmp_path,
-        4,
-        merged_from=[1, {"folder": 2}, {}],
-        tags=[1],
-        command=[{}],
-        created="0001-01-01T00:00:00+05:00",
-    )
-    for name, file_name, content in (
-        ("no plan", "records.jsonl", b"\0\xff{"),
-        ("torn plan", "run.json", b'{"jobs": [{"candi'),
-        ("odd plan", "run.json", b'{"jobs": [{}]}'),
-        ("list", "run.json", b"[[1, 2]]"),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / file_name).write_bytes(content)
-    (tmp_path / "no run at all").mkdir()
-    torn = "damaged: run.json is no plan, or was cut short"
-    assert {run.name: run.state for run in read_runs(tmp_path)} == {
-        "run-0": "complete",
-        "run-1": "unfinished: 1 of 2 records",
-        "run-2": "damaged: 1 line of records.jsonl cannot be read",
-        "run-3": torn,
-        "run-4": "complete",
-        "no plan": "damaged: run.json is missing; 1 line of records.jsonl cannot be read",
-        **dict.fromkeys(("torn plan", "odd plan", "list"), f"{torn}; records.jsonl is missing"),
+def test_what_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
+    make_run(tmp_path, 0, records()[:1])
+    (make_run(tmp_path, 1) / "summary.json").unlink()
+    (make_run(tmp_path, 2) / "run.json").write_text("[" * 100_000)
+    (make_run(tmp_path, 3) / "summary.json").write_text('{"environment": 3}')
+    (tmp_path / "no run").mkdir()
+    states = {run.name: run.state.replace(str(tmp_path), "DIR") for run in read_runs(tmp_path)}
+    assert states == {
+        "run-0": "unfinished: 1 of 2 results",
+        "run-1": "no summary.json; --visualize-logs=DIR/run-1 makes it",
+        "run-2": "run.json cannot be read",
+        "run-3": "summary.json cannot be read; --visualize-logs=DIR/run-3 makes it anew",
     }
-    assert "9 runs, newest first; 6 damaged" in page(tmp_path)
-
-
-def test_parts_of_a_merged_run_are_not_counted_again(tmp_path: Path) -> None:
-    for number in range(2):
-        make_run(tmp_path, number)
-    make_run(tmp_path, 2, merged_from=[{"folder": str(tmp_path / f"run-{number}")} for number in range(2)])
-    make_run(tmp_path, 3)
-    assert [run.name for run in read_runs(tmp_path)] == ["run-2", "run-3"]
-    assert "joined from run-0, run-1" in page(tmp_path)
-    part = {"folder": "/elsewhere/run-3", "created": (BEGIN + timedelta(days=9)).isoformat()}
-    make_run(tmp_path, 4, merged_from=[part])
-    assert "run-3" in {run.name for run in read_runs(tmp_path)}  # another run has this name
-    make_run(tmp_path, 5, merged_from=[{**part, "created": (BEGIN + timedelta(days=3)).isoformat()}])
-    assert "run-3" not in {run.name for run in read_runs(tmp_path)}
+    assert "4 runs, newest first" in page(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -245,27 +171,11 @@ def test_a_command_of_the_list_can_be_pasted(tmp_path: Path) -> None:
     assert "--compare" not in shown(folder)
 
 
-def test_a_line_over_time_is_of_one_machine(tmp_path: Path) -> None:
-    for number in range(2):
-        make_run(tmp_path, number)
-    ((title, trend),) = trends(read_runs(tmp_path)).items()
-    assert title == "toys, training, float32, cpu on Synthetic CPU"
-    assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
-    elsewhere = [
-        replace(record, environment={**record.environment, "device_name": "another"}) for record in records()
-    ]
-    make_run(tmp_path, 2, elsewhere)
-    (trend,) = trends(read_runs(tmp_path)).values()
-    assert [run.name for run, _ in trend["inductor"]] == ["run-0", "run-1"]
-
-
-@pytest.mark.slow
-def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
+def test_names_are_text_and_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     for number, name in enumerate(("<script>alert(1)", "javascript:x", "a b#c?d")):
-        make_run(tmp_path, number, derived=True, tags=["night <b>"]).rename(tmp_path / name)
+        run = make_run(tmp_path, number, tags=["night <b>"])
+        (run / "report.html").touch()
+        run.rename(tmp_path / name)
     text = page(tmp_path)
     assert text == page(tmp_path)
     assert "<script" not in text
@@ -274,9 +184,4 @@ def test_the_page_needs_nothing_from_elsewhere_and_names_are_text(
     assert 'href="./javascript%3Ax/report.html"' in text
     assert 'href="./a%20b%23c%3Fd/report.html"' in text
     assert "default-src 'none'" in text
-    assert "#010203" not in text  # the charts have the page's own color
-    assert text.count("<svg") == 1
-    for panel in ("passed, %", "speedup, geometric mean", "compilation, s", "memory, eager / compiled"):
-        assert panel in text
-    addresses = {word for word in text.replace('"', " ").split() if "://" in word}
-    assert all("www.w3.org" in address for address in addresses)
+    assert "://" not in text

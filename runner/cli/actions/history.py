@@ -13,7 +13,7 @@ from runner.plan.config import SUITES, RunConfig
 from runner.plan.settings import listed, read_row, row_at
 
 if TYPE_CHECKING:
-    from runner.runs.history.listing import HistoryRequest
+    from runner.runs.history import Filter
 
 HISTORY = flag(
     "--history=DIR",
@@ -25,22 +25,22 @@ HISTORY = flag(
 FLAGS = (HISTORY,)
 
 
-def parse(given: Given) -> HistoryRequest:
+def parse(given: Given) -> tuple[Path, Filter]:
     """Unknown suites and compilers are allowed, because runs may be old."""
-    from runner.runs.history.listing import HistoryRequest
+    from runner.runs.history import Filter
 
-    return HistoryRequest(
-        folder=Path(given[HISTORY.key]),
+    asked = Filter(
         suites=listed(SUITES.long, given.get(SUITES.key, ())),
         compilers=listed(COMPILERS[0].long, given.get(COMPILERS[0].key, ())),
         tags=read_row(row_at(RunConfig, "tags"), given, ()),
     )
+    return Path(given[HISTORY.key]), asked
 
 
-def perform(request: HistoryRequest, argv: Sequence[str]) -> int:
+def perform(request: tuple[Path, Filter], argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    from runner.runs.history.listing import show_history
+    from runner.runs.history import show_history
 
-    show_history(request, Console())
+    show_history(*request, Console())
     return OK
