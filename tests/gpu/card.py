@@ -9,7 +9,7 @@ on from such files, in DIR, in DIR2 or in DIR3. At home:
 
     tar -xzf DIR/cases.tar.gz -C DIR; python runner.py --visualize-logs DIR
 
---devices=cpu has the CPU stand in at tiny sizes. The exit code is 0 if every record of this sitting passes.
+--devices=cpu has the CPU stand in at tiny sizes. The exit code is 0 if every record passes.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -248,35 +248,33 @@ def sit(planned: Sequence[Item], kept: Kept, watch: Watch, executor: Executor, a
             kept.say(f"  {watch.clock() - began:.1f} s" + (", not complete" if kept.open(item) else ""))
             kept.replace_all()
     for item in waiting:
-        kept.say(
-            f"{item.name}: {item.expected_s:.0f} s are expected, {watch.left():.0f} are left: another time"
-        )
-    kept.replace_all()
+        kept.say(f"{item.name}: another time, {item.expected_s:.0f} s are expected")
 
 
 def looked_at(device: str) -> tuple[dict[str, Any], str]:
-    """What ``sanity.py`` says, and what commands say meanwhile."""
+    """What ``sanity.py`` says, and all of it with what commands say meanwhile."""
     words = [sys.executable, "-m", "tests.gpu.sanity", device]
     with subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as looking:
-        facts = ""
-        for command in COMMANDS:
-            try:
-                said = subprocess.run(
-                    command, capture_output=True, text=True, timeout=SANITY_S / 4, check=False
-                )
-                facts += f"# {' '.join(command)}\n{said.stdout}{said.stderr}"
-            except (OSError, subprocess.TimeoutExpired) as error:
-                facts += f"# {' '.join(command)}\n{error}\n"
-        try:
-            output, errors = looking.communicate(timeout=SANITY_S)
-            seen: dict[str, Any] = json.loads(output.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
-            looking.kill()
-            output, errors = looking.communicate()
-            seen = {"slow": [f"{type(error).__name__}: {errors.strip()[-500:] or error}"], "wrong": []}
+        facts = "".join(f"# {' '.join(command)}\n{_output(command)}" for command in COMMANDS)
+        timer = threading.Timer(SANITY_S, looking.kill)
+        timer.start()
+        output, errors = looking.communicate()
+        timer.cancel()
+    try:
+        seen: dict[str, Any] = json.loads(output.strip().rpartition("\n")[2])
+    except ValueError:
+        seen = {"wrong": [], "slow": [f"the device gives no answer, stopped: {errors.strip()[-300:]}"]}
     return seen, f"# {' '.join(words)}\n{json.dumps(seen, indent=1)}\n{errors}{facts}"
+
+
+def _output(command: Sequence[str]) -> str:
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=SANITY_S / 4, check=False)
+        return said.stdout + said.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{error}\n"
 
 
 def warmed(pool: HostPool, job: Job) -> None:
@@ -285,14 +283,13 @@ def warmed(pool: HostPool, job: Job) -> None:
     pool.give_back(sys.executable, variables, pool.take(sys.executable, variables))
 
 
-def folder_of(options: argparse.Namespace, planned: Sequence[Item]) -> RunFolder:
-    """A new folder, or that of ``--resume``, with copies of the files that are elsewhere."""
+def folder_of(options: argparse.Namespace, jobs: Sequence[Job], name: str | None) -> RunFolder:
+    """A new folder, or that of ``--resume`` with the files that are elsewhere. ``name``: of the device."""
     path: Path = options.output_dir
-    jobs = [job for item in planned for job in item.jobs]
     if options.resume is None:
         return RunFolder.create(path, jobs, sys.argv)
-    places = (path, options.resume or path, options.copy_to or path)
-    source = next((place for place in map(Path, places) if (place / RUN).is_file()), None)
+    places = map(Path, (path, options.resume or path, options.copy_to or path))
+    source = next((place for place in places if (place / RUN).is_file()), None)
     if source is None:
         raise UsageError(
             f"--resume: there is no {RUN} in {options.resume or path}; give the folder of a card"
@@ -301,35 +298,25 @@ def folder_of(options: argparse.Namespace, planned: Sequence[Item]) -> RunFolder
         copied(source, path)
     folder = RunFolder.reopen("--resume", path)
     folder.records_path.touch()
-    there = {job.device for job in folder.jobs()}
-    if there != {job.device for job in jobs}:
-        raise UsageError(f"--resume: {path} is of --devices={there.pop()}; name this device, or a new folder")
-    return folder
-
-
-def check_same(run: RunFolder, name: str) -> None:
-    """``UsageError`` for records of another device."""
-    others = {record.environment.get("device_name") for record in run.read().records} - {name, None}
+    facts = {(job.device, name) for job in folder.jobs()}
+    facts |= {(record.job.device, record.environment.get("device_name")) for record in folder.read().records}
+    others = facts - {(jobs[0].device, name), (jobs[0].device, None)}
     if others:
-        raise UsageError(f"--resume: {run.path} is of {others.pop()}, and this is {name}; give a new folder")
+        there, here = (" ".join(map(str, fact)) for fact in (others.pop(), (jobs[0].device, name)))
+        raise UsageError(f"--resume: {path} is of {there}, and this is {here}; name a new folder")
+    return folder
 
 
 def main(words: Sequence[str]) -> int:
     began = time.monotonic() - (time.time() - psutil.Process().create_time())
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.gpu.card",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
     place = Path(os.environ.get("OUT") or ROOT / "logs" / f"card-{stamp}")
-    parser.add_argument("--seconds", type=float, default=540.0, metavar="S", help="the end (default: 540)")
-    parser.add_argument("--devices", default="cuda", metavar="DEVICE", help="cuda, cuda:1; cpu stands in")
-    parser.add_argument(
-        "--output-dir", type=Path, default=place, metavar="DIR", help="default: $OUT, else logs/card-<time>"
-    )
-    parser.add_argument("--copy-to", type=Path, metavar="DIR2", help="copies of the six files")
-    parser.add_argument("--resume", nargs="?", const="", metavar="DIR3", help="go on, from the files of DIR3")
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.card", usage=__doc__)
+    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--devices", default="cuda")
+    parser.add_argument("--output-dir", type=Path, default=place)
+    parser.add_argument("--copy-to", type=Path)
+    parser.add_argument("--resume", nargs="?", const="")
     options = parser.parse_args(words)
     watch = Watch(end=began + options.seconds)
     backstop = threading.Timer(max(1.0, watch.left() - 0.5), os._exit, (1,))
@@ -349,37 +336,34 @@ def main(words: Sequence[str]) -> int:
 def sat(options: argparse.Namespace, watch: Watch) -> int:
     """The exit code of a whole sitting."""
     planned, alarm = items(options.devices), Alarm()
+    jobs = [job for item in planned for job in item.jobs]
     for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, alarm.ring)
-    with HostPool() as pool, tempfile.TemporaryDirectory(prefix="card-") as scratch:
-        warmed(pool, planned[0].jobs[0])
+    with HostPool() as pool, tempfile.TemporaryDirectory(prefix="card-") as scratch, ExitStack() as stack:
+        warmed(pool, jobs[0])
         seen, facts = looked_at(options.devices)
         if "missing" in seen:
             raise UsageError(f"--devices: {options.devices} is not there ({seen['missing']})")
-        run = folder_of(options, planned)
-        with run.claimed() as torn:
-            check_same(run, seen.get("name", ""))
-            kept = Kept(run=run, scratch=Path(scratch), copy_to=options.copy_to)
-            kept.said.extend([(run.path / CARD).read_text()] if (run.path / CARD).exists() else [])
-            (kept.scratch / "cases").mkdir()
-            if (run.path / CASES).exists():
-                with tarfile.open(run.path / CASES) as packed:
-                    packed.extractall(kept.scratch, filter="data")
-            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            earlier = (run.path / FACTS).read_text() if (run.path / FACTS).exists() else ""
-            write_whole(run.path / FACTS, f"{earlier}# {now}\n{facts}".encode())
-            for line in filter(None, (f"# {now} {seen.get('name')}", torn, *seen["wrong"], *seen["slow"])):
-                kept.say(line)
-            before = len(run.read().records)
-            if not seen["slow"]:
-                executor = LocalExecutor(job_command, hosts=pool)
-                sit(planned, kept, watch, executor, alarm)
-            kept.replace_all()
-            passed = [record.status.passed for record in run.read().records]
-            kept.say(f"{len(passed)} records, {sum(passed)} pass; {watch.left():.0f} s are left")
-            if options.copy_to is not None:
-                copied(run.path, options.copy_to)
-    return 0 if all(passed[before:]) and not seen["slow"] else 1
+        run = folder_of(options, jobs, seen.get("name"))
+        torn = stack.enter_context(run.claimed())
+        (Path(scratch) / "cases").mkdir()
+        if (run.path / CASES).exists():
+            packed = stack.enter_context(tarfile.open(run.path / CASES))
+            packed.extractall(scratch, filter="data")
+        said, earlier = (
+            [path.read_text()] if path.exists() else [] for path in (run.path / CARD, run.path / FACTS)
+        )
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        write_whole(run.path / FACTS, "".join((*earlier, f"# {now}\n", facts)).encode())
+        kept = Kept(run=run, scratch=Path(scratch), copy_to=options.copy_to, said=said)
+        for line in filter(None, (f"# {now} {seen.get('name')}", torn, *seen["wrong"], *seen["slow"])):
+            kept.say(line)
+        if not seen["slow"]:
+            sit(planned, kept, watch, LocalExecutor(job_command, hosts=pool), alarm)
+        passed = [record.status.passed for record in run.read().records]
+        kept.say(f"{len(passed)} records, {sum(passed)} pass; {watch.left():.0f} s are left")
+        kept.replace_all()
+    return 0 if all(passed) and not seen["slow"] else 1
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ TESTS_CPU_S = 60
 ON_A_CPU = {"inductor": "aot_eager", GRAPHS: "dynamo_eager", TUNED: "inductor"}
 SMALLER = (
     *((r" --(batch-size|prompt-tokens|new-tokens)=\d+", ""), ("max_measure_s=8", "max_measure_s=1")),
-    *(("tf32", "amp"), ("GPT2_124M", "MLP_addition")),
+    *(("tf32", "amp"), ("GPT2_124M", "MLP_addition"), ("processes=3", "processes=2")),
 )
 
 
