@@ -124,7 +124,8 @@ def batch_text(case: Case) -> str:
 
 def is_scaled(case: Case) -> bool:
     """Whether the model is smaller than the published one, and not its batch alone."""
-    return case.scale != "full" and PUBLISHED_MODEL not in case.tags
+    published = case.published_batch_size is not None or not case.suite.endswith(".py")
+    return case.scale != "full" and PUBLISHED_MODEL not in case.tags and published
 
 
 def case_name(case: Case) -> str:

@@ -43,7 +43,7 @@ def build(spec: str, case: Case) -> Workload:
         if name not in _parameters(make):
             swept = name.removesuffix("_size") in case.at
             flag = "--sweep" if swept else "--shapes" if name == "sequence" else "--batch-size"
-            raise TypeError(f"{flag}: {spec} has no parameter called {name}")
+            raise LookupError(f"{flag}: {spec} has no parameter called {name}")
     tokens = {"prompt_tokens": case.prompt_tokens, "new_tokens": case.new_tokens}
     given |= {
         name: count for name, count in tokens.items() if count is not None and name in _parameters(make)
@@ -139,7 +139,7 @@ class Function(torch.nn.Module):
         self.parts, self.names = torch.nn.ModuleList(), list[str]()  # a ModuleDict takes no name such as keys
         others = _not_copied(self.function)
         for name, value in _surroundings(self.function).items():
-            if isinstance(value, torch.nn.Module):
+            if isinstance(value, torch.nn.Module) and not _is_skeleton(value):
                 self.names.append(name)
                 self.parts.append(value)
             elif isinstance(value, torch.Tensor) and value.requires_grad:
@@ -153,7 +153,8 @@ class Function(torch.nn.Module):
                 raise TypeError(
                     f"model: its {name} holds a module or a tensor that requires a gradient; variants would "
                     "share it: use the module by a name of its own in the function itself, without decorator "
-                    "or helper, or give the tensor as an input"
+                    "or helper, or give the tensor as an input (a skeleton for functional_call may be "
+                    "shared, if it is on the device meta)"
                 )
         given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
         self.training = given or any(part.training for part in self.parts)
@@ -209,11 +210,19 @@ def _holds(value: Any, depth: int = 3) -> bool:
     Of what holds many values, the first ``LOOKED_AT`` count.
     """
     if isinstance(value, torch.nn.Module):  # an activation has nothing that variants could change
+        if _is_skeleton(value):
+            return False
         state = (*value.parameters(), *value.buffers())
         return bool(state) or any("Dropout" in type(part).__name__ for part in value.modules())
     if isinstance(value, torch.Tensor):
         return value.requires_grad
     return depth > 0 and any(_holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))
+
+
+def _is_skeleton(module: torch.nn.Module) -> bool:
+    """Whether it holds no values: ``functional_call`` gives them, and variants may share it."""
+    state = (*module.parameters(), *module.buffers())
+    return bool(state) and all(tensor.is_meta for tensor in state)
 
 
 def _inside(value: Any) -> Iterable[Any]:

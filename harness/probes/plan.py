@@ -2,7 +2,8 @@
 
 The argument is ``{"cases": [case, ...], "inductor_config": ["key=value", ...], "functions": {flag: source},
 "build_s": 20.0}``, the answer ``{"wrong": sentence or null}``. An exception of the model's own function is
-not reported here: the run makes a record of it, with the traceback in the log.
+not reported here: the run makes a record of it, with the traceback in the log. So it does of a model that
+cannot be used, if others can be: a flag that names nothing costs the run, and such a model itself alone.
 
 A model that returns something wrong, or that cannot be trained, is found only by building it. So it is built
 here, but for ``build_s`` seconds at most. SIGALRM then ends the process, also in the middle of a C function,
@@ -32,7 +33,7 @@ from harness.workload import Workload
 def what_is_wrong(
     cases: Sequence[Case], inductor_config: Sequence[str], functions: Mapping[str, str], build_s: float
 ) -> str | None:
-    """The first problem, as a sentence that names its flag; None if there is none."""
+    """The first problem that costs the run, as a sentence that names its flag; None if there is none."""
     why = why_no_such_setting(inductor_config)
     if why is not None:
         return f"--inductor-config: {why}"
@@ -44,11 +45,15 @@ def what_is_wrong(
     of_model: dict[str, list[Case]] = {}
     for case in cases:
         of_model.setdefault(case.suite, []).append(case)
-    return next((why for modes in of_model.values() if (why := _of_model(modes, build_s)) is not None), None)
+    try:
+        reasons = [_of_model(modes, build_s) for modes in of_model.values()]
+    except LookupError as error:
+        return str(error.args[0])
+    return reasons[0] if reasons and None not in reasons else None
 
 
 def _of_model(cases: Sequence[Case], build_s: float) -> str | None:
-    """``cases``: one model in different modes, so it is built once."""
+    """``cases``: one model in different modes, so it is built once. ``LookupError``: a flag is wrong."""
     name = cases[0].suite
     why = _of_import(module_of(name))
     if why is not None:
@@ -58,6 +63,8 @@ def _of_model(cases: Sequence[Case], build_s: float) -> str | None:
             workload = OwnModel(name).build(cases[0])
     except (LookupError, TypeError) as error:
         text = str(error.args[0]) if error.args else ""
+        if text.startswith("--") and type(error) is LookupError:
+            raise
         return text if text.startswith("--") else None
     except BaseException:  # the user's code may raise anything, also SystemExit
         return None
@@ -82,7 +89,7 @@ def of_workload(workload: Workload, name: str, mode: Mode) -> str | None:
 
 
 def _of_import(name: str) -> str | None:
-    """Why the model's file or module cannot be imported; None if it can."""
+    """Why the model's file or module cannot be imported; None if it can. ``LookupError``: there is none."""
     from harness.loading.own_model_build import load_module
 
     try:
@@ -92,7 +99,7 @@ def _of_import(name: str) -> str | None:
         return f"--model: {place}{f', line {error.lineno}' if error.lineno else ''}: {error.msg}"
     except BaseException as error:  # the user's code may raise anything
         if type(error) is LookupError:
-            return f"--model: {error}"
+            raise LookupError(f"--model: {error}") from None
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         words = " ".join(words_of(error).split())[:300]

@@ -36,10 +36,14 @@ def spec(text: str) -> str:
     if axis not in AXES:
         raise ValueError(no_such(axis, "axis", AXES))
     if _is_file(values):
-        lines = Path(values).read_text(encoding="utf-8", errors="replace").split()
-        if not lines:
+        lines = Path(values).read_text(encoding="utf-8", errors="replace").splitlines()
+        words = [(number, word) for number, line in enumerate(lines, 1) for word in line.split()]
+        if not words:
             raise ValueError(f"the file {values!r} is empty; write one size a line")
-        values = ",".join(lines)
+        for number, word in words:
+            if not word.isdigit():
+                raise ValueError(f"line {number} of {values!r} is {word!r}; write one size a line")
+        values = ",".join(word for _, word in words)
     elif values and not values[0].isdigit():
         raise ValueError(f"there is no file {values!r}; {EXAMPLES}")
     text = f"{axis}={values}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -77,8 +78,21 @@ def _suite(text: str) -> str:
 
 def _own_model(text: str) -> str:
     if not is_own_model(text):
-        raise ValueError(f"{text!r} is not written as package.module:function or file.py:function")
+        raise ValueError(
+            f"{text!r} is not written as package.module:function or file.py:function{_functions_of(text)}"
+        )
     return placed(text)
+
+
+def _functions_of(file: str) -> str:
+    """What could follow the colon. The parent imports no file of the user's own, and reads it only."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    names = [f"{file}:{part.name}" for part in tree.body if isinstance(part, ast.FunctionDef)]
+    public = [name for name in names if ":_" not in name]
+    return f"; it has {', '.join(public)}" if public else "; it has no function"
 
 
 def _folder(text: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from runner.plan.sweep import check_stream, points
 
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
+QUICKLY = 2  # cases of a suite without this tag
 OF_TRAINING = {
     name: getattr(Protocol(), name)
     for name in (
@@ -249,7 +251,11 @@ def _selected(
 
     cases = [case for case in offered if wanted(case) and not excluded(case.name)]
     if selection.quick and not selection.only:
-        cases = [case for case in cases if QUICK in case.tags] or cases[:2]
+        tagged = [case for case in cases if QUICK in case.tags]
+        if not tagged and len(cases) > QUICKLY and suite.endswith(".py"):
+            left = f"{QUICKLY} of {len(cases)} models of {suite} ({setting.mode.value})"
+            print(f"note: --quick: the first {left}, as none has the tag {QUICK!r}", file=sys.stderr)
+        cases = tagged or cases[:QUICKLY]
     listed = {case.name for case in offered}
     more = [name for name in named if name not in listed and not excluded(name)]
     return (*cases, *(catalog.cases_of(suite, setting, more) if more else ()))

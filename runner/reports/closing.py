@@ -89,7 +89,7 @@ def beside_the_speedup(comparison: Comparison) -> Iterator[str]:
         beside = " beside other jobs" if comparison.value("prepared_beside") else ""
         yield f"compiles in {seconds_text(comparison.compilation_latency_s)} s{beside}"
     yield f"parity {parity_word(comparison.record)}"
-    if comparison.break_even is not None:
+    if comparison.break_even is not None and not comparison.record.job.extras.shapes:
         yield paying_text(comparison.break_even)
 
 

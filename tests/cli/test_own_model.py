@@ -72,6 +72,7 @@ WRONG_ORDER = (
 REFUSED = [
     ("my_models:nothing", [], "--model: my_models:nothing returned a NoneType; it must return (module,"),
     ("my_models:other_order", [], WRONG_ORDER),
+    ("my_models.py", [], "file.py:function; it has my_models.py:make, my_models.py:named, my_models.py:"),
     ("my_models:needs", [], "missing a required argument: 'size'; give it a default"),
     ("my_models:mak", [], "--model: my_models has no function 'mak'; did you mean make?"),
     ("no.such.module:make", [], "--model: there is no module 'no.such.module' here; give package.module"),
@@ -103,3 +104,21 @@ def test_what_cannot_be_is_refused_before_anything_is_measured(
     assert sentence.startswith("error: --")
     assert says in sentence
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_loaded_costs_itself_alone(tmp_path: Path) -> None:
+    """One returns nothing, one is nothing to train, one raises, one file cannot be imported."""
+    mine(tmp_path)
+    (tmp_path / "needs_more.py").write_text("import nothing_like_that\n")
+    names = ("my_models:make", "my_models:nothing", "my_models:frozen", "my_models:needs", "needs_more:any")
+    models = [f"--model={name}" for name in names]
+    run_into(tmp_path / "run", *models, *BRIEFLY, cwd=tmp_path, code=1)
+    ended = {name: status for (name, _), status in statuses(tmp_path / "run").items()}
+    assert ended.pop("frozen").startswith("eager_")
+    unloaded = dict.fromkeys(("nothing", "needs", "any"), "model_fail_to_load")
+    assert ended == {"make": "pass", **unloaded}
+    sentences = [record["failure"]["message"] for record in records(tmp_path / "run") if record["failure"]]
+    assert any("returned a NoneType; it must return (module," in sentence for sentence in sentences)
+    refused = refusal(*models[1:], "--model=my_models:absent", *BRIEFLY, cwd=tmp_path)
+    assert "my_models has no function 'absent'" in refused

@@ -1,9 +1,11 @@
 """Flags become a frozen configuration once; everything wrong is one sentence that names its flag."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
+from harness.shapes.sizes import spec
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
 from tests.command_line import config_of_words, parsed, refused
@@ -206,3 +208,9 @@ def test_a_long_value_is_cut_in_the_message() -> None:
     assert said.startswith("-k/--filter: 'aaaa")
     assert "missing ), unterminated subpattern" in said
     assert len(said) < 1500
+
+
+def test_a_wrong_line_of_a_file_of_sizes_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sizes").write_text("64\n\n12x\n")
+    with pytest.raises(ValueError, match=r"line 3 of '.*sizes' is '12x'; write one size a line"):
+        spec(f"sequence={tmp_path / 'sizes'}")

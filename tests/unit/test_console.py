@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from harness.schema import Mode, Protocol, Record, Setting, Status
+from harness.schema import Extras, Mode, Protocol, Record, Setting, Status
 from runner.analysis.derive import summarize
 from runner.analysis.digits import memory_text, ms_text, p_text, significant, speedup_text, steps_text
 from runner.cli.measuring import report
@@ -239,3 +239,9 @@ def test_the_line_of_a_result(record: Record, line: str) -> None:
     assert closing_lines(summarize([control(record.job), record])) == (
         f"model training float32, inductor: {line}",
     )
+
+
+def test_of_a_stream_of_shapes_no_number_of_steps_of_one_shape_is_said() -> None:
+    for shapes, said in (("", True), ("batch=4", False)):
+        record = make_record(make_job(extras=Extras(shapes=shapes)), speedup=1.5)
+        assert ("pays after" in closing_lines(summarize([record]))[0]) == said

@@ -195,6 +195,8 @@ def test_models_of_tiny_gpt_are_the_published_ones_at_every_scale(scale: str) ->
     assert not any("model is smaller" in caveat for caveat in summary.caveats)
     assert [case_name(case) for case in offered] == [case.name for case in offered]
     assert case_name(replace(offered[0], suite="other", tags=())) == f"{offered[0].name} ({scale})"
+    mine = replace(offered[0], suite="mine.py", tags=(), published_batch_size=None)
+    assert case_name(mine) == mine.name, "of a model of one's own, nothing larger is published"
 
 
 def test_a_batch_that_only_the_model_knows_was_not_halved() -> None:

@@ -94,6 +94,14 @@ def test_selection() -> None:
     assert names(quick=True, only=("middle",)) == ["middle"]
 
 
+def test_quick_says_what_it_leaves_out_of_a_suite_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    untagged = Catalog(cases=lambda *_: tuple(map(case, "abc")))
+    quick = config(selection=Selection(quick=True), suites=("mine.py",))
+    assert [job.case.name for job in plan(quick, untagged)] == ["a", "b"]
+    said = "note: --quick: the first 2 of 3 models of mine.py (training), as none has the tag 'quick'\n"
+    assert capsys.readouterr().err == said
+
+
 def test_names_beyond_the_list_come_after_it() -> None:
     assert names(only=("beyond", "small")) == ["small", "beyond"]
     assert names(only=("*d*",)) == ["middle", "beyond"]

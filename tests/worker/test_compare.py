@@ -1,5 +1,6 @@
 """``torchduet.compare``: the Python way in."""
 
+import copy
 import functools
 import inspect
 import re
@@ -214,6 +215,25 @@ def test_a_function_has_copies_of_the_modules_of_inner_code_and_of_no_attribute(
     assert Function(lambda x: [NET(part) for part in x], ()).names == ["NET"]
     assert Function(lambda x: x * len(Holder.NET or ""), ()).names == []
     assert Function(HOLDER.call, ()).names == []
+
+
+def test_a_skeleton_on_meta_is_called_with_the_parameters_that_are_given() -> None:
+    """The recipe for an ensemble of torch.func, and its function called without vmap."""
+    models = [nn.Linear(8, 4) for _ in range(3)]
+    stacked, _ = torch.func.stack_module_state(models)  # type: ignore[arg-type]
+    skeleton = copy.deepcopy(models[0]).to("meta")
+
+    def one(parameters: Any, x: torch.Tensor) -> Any:
+        return torch.func.functional_call(skeleton, parameters, (x,))
+
+    def ensemble(parameters: Any, x: torch.Tensor) -> Any:
+        return torch.func.vmap(one, in_dims=(0, None))(parameters, x)
+
+    for function, parameters in ((one, dict(models[0].named_parameters())), (ensemble, stacked)):
+        protocol = Protocol(performance=False)
+        inputs = (parameters, torch.randn(4, 8))
+        (record,) = compare(function, inputs, compilers="eager", protocol=protocol).records
+        assert (record.status, record.job.case.mode) == (Status.PASS, Mode.TRAINING)
 
 
 @pytest.mark.parametrize(
