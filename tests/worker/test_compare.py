@@ -223,13 +223,13 @@ def test_a_skeleton_on_meta_is_called_with_the_parameters_that_are_given() -> No
     stacked, _ = torch.func.stack_module_state(models)  # type: ignore[arg-type]
     skeleton = copy.deepcopy(models[0]).to("meta")
 
-    def one(parameters: Any, x: torch.Tensor) -> Any:
+    def single(parameters: Any, x: torch.Tensor) -> Any:
         return torch.func.functional_call(skeleton, parameters, (x,))
 
     def ensemble(parameters: Any, x: torch.Tensor) -> Any:
-        return torch.func.vmap(one, in_dims=(0, None))(parameters, x)
+        return torch.func.vmap(single, in_dims=(0, None))(parameters, x)
 
-    for function, parameters in ((one, dict(models[0].named_parameters())), (ensemble, stacked)):
+    for function, parameters in ((single, dict(models[0].named_parameters())), (ensemble, stacked)):
         protocol = Protocol(performance=False)
         inputs = (parameters, torch.randn(4, 8))
         (record,) = compare(function, inputs, compilers="eager", protocol=protocol).records
