@@ -18,7 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from harness.schema import Job, Record
+from harness.schema import Job, Record, Status
+from runner.analysis.digits import estimate_text
 from runner.engine import Pairs
 from runner.engine.executors import Doing, Event, JobEnded, Paused, Started, Timed, Waits
 from runner.labels import plain
@@ -74,9 +75,10 @@ class BarView:
 
     def event(self, event: Event) -> None:
         if isinstance(event, Record):
-            if not event.status.passed and event.status.counted:
-                line = f"{event.job.case.name}: {outcome(event)}"
-                self._progress.console.print(escape(plain(line)), style="yellow")
+            if event.status.counted:
+                line = f"{_what(event.job)}: {outcome(event)}"
+                style = None if event.status.passed else "yellow"
+                self._progress.console.print(escape(plain(line)), style=style, highlight=False)
             return
         key = event.job.key
         if isinstance(event, (JobEnded, Paused)):
@@ -160,12 +162,20 @@ class NotebookView:
 
 
 def outcome(record: Record) -> str:
-    """``inductor: pass, 30 rounds``; for a failure, with its reason."""
-    rounds = f", {len(record.samples)} rounds" if record.samples else ""
+    """``inductor 1.31x [1.24, 1.38] faster, pass``; for a failure, with its reason.
+
+    The verdict is that of this result alone; the report's q counts all of the run.
+    """
+    from runner.analysis.derive import compare
+
     failure, why = record.failure, ""
     if failure is not None:
         why = f" in phase {failure.phase}: {failure.kind}: {failure.message[:LONGEST_REASON]}"
-    return f"{record.candidate}: {record.status.value}{rounds}{why}"
+    (known,) = compare([record])
+    if known.verdict is None or not (record.status.passed or record.status is Status.APPROXIMATE):
+        return f"{record.candidate}: {record.status.value}{why}"
+    found = f"{estimate_text(known.estimate)} {known.verdict.value}"
+    return f"{record.candidate} {found}, {record.status.value}{why}"
 
 
 def _phase(event: Started | Doing | Waits | Timed) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import itertools
+import re
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import Catalog, plan
 from tests.command_line import parsed
-from tests.factories import make_job
+from tests.factories import make_job, make_record
 
 PATIENCE_S = 300.0  # of a test that would otherwise hang
 
@@ -292,6 +293,22 @@ def test_lines_name_the_job_where_several_are_under_way() -> None:
         "    m0 training float32 cuda:0  b: pass",
         "    a: pass",
     ]
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (Status.PASS, r"inductor 1\.\d+x \[1\.\d+, 1\.\d+\] faster, pass"),
+        (Status.FAIL_ACCURACY, r"inductor: fail_accuracy"),
+    ],
+)
+def test_a_verdict_is_printed_as_it_comes(status: Status, line: str) -> None:
+    texts = io.StringIO(), io.StringIO()
+    log, terminal = (Console(file=text, width=200) for text in texts)
+    for view in (PlainView(log, 1), BarView(Progress(console=terminal), 1)):
+        view.event(make_record(make_job(), status=status, speedup=1.31, rounds=30))
+    assert re.fullmatch(f"    {line}\n", texts[0].getvalue())
+    assert re.fullmatch(f"model training float32: {line}\n", texts[1].getvalue())
 
 
 def test_a_log_names_the_phase_where_nothing_else_was_printed_for_long() -> None:

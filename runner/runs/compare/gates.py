@@ -112,7 +112,8 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
         own = [r for r in changes.second.results if not r.is_control and not r.skipped]
         fast = slow([(r.title, r.comparison.estimate) for r in own if r.passed], gate)
         lost = tuple(f"{result.title}: {result.status}" for result in own if not result.passed)
-        return replace(fast, cases=(*lost, *fast.cases))
+        title = f"results that failed, and {fast.title}"
+        return replace(fast, title=title if lost else fast.title, cases=(*lost, *fast.cases))
     if gate.kind in COUNTS:
         return _counted(changes, gate)
     ended = changes.ended(Ending.NEW_FAILURE)
@@ -141,9 +142,7 @@ def slow(speedups: Sequence[tuple[str, Estimate | None]], gate: Gate) -> GateRes
     if not known:
         raise UsageError(f"{FLAG} {gate.words}: no result that passed was timed")
     least = gate.threshold or 1.0
-    return beyond(
-        gate, f"results that failed or have a speedup below {number_text(least)}", known, -math.log(least), -1
-    )
+    return beyond(gate, f"speedups below {number_text(least)}, of {len(known)}", known, -math.log(least), -1)
 
 
 def beyond(
