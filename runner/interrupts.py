@@ -13,7 +13,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 def end_quietly_while_importing() -> None:
     """Until ``ended_by`` begins, Ctrl-C ends the program with one word instead of a traceback."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN):
         signal.signal(signal.SIGINT, _end_now)
 
 
@@ -26,7 +26,9 @@ def _end_now(number: int, _: FrameType | None) -> None:
 def ended_by() -> Iterator[list[int]]:
     """The number of the signal that ends the program, if one does. Each raises ``KeyboardInterrupt`` once.
 
-    The exception lets every part of the program clean up, as after Ctrl-C. Ignored signals stay ignored.
+    The exception lets every part of the program clean up, as after Ctrl-C. A shell's script ignores SIGINT
+    and SIGQUIT for a program in the background: one that is sent ends it all the same. SIGHUP stays ignored
+    (``nohup``).
     """
     received: list[int] = []
 
@@ -37,10 +39,10 @@ def ended_by() -> Iterator[list[int]]:
 
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
     with suppress(ValueError):  # a thread cannot set handlers
-        if previous[signal.SIGINT] is _end_now:
+        if previous[signal.SIGINT] in (_end_now, signal.SIG_IGN):
             signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in ENDING:
-            if previous[number] is signal.SIG_DFL:
+            if previous[number] is signal.SIG_DFL or number != signal.SIGHUP:
                 signal.signal(number, end)
     try:
         yield received

@@ -174,8 +174,8 @@ def outcome(record: Record) -> str:
     (known,) = compare([record])
     if known.verdict is None or not (record.status.passed or record.status is Status.APPROXIMATE):
         return f"{record.candidate}: {record.status.value}{why}"
-    found = f"{estimate_text(known.estimate)} {known.verdict.value}"
-    return f"{record.candidate} {found}, {record.status.value}{why}"
+    answer = f"{estimate_text(known.estimate)} {known.verdict.value}"
+    return f"{record.candidate} {answer}, {record.status.value}{why}"
 
 
 def _phase(event: Started | Doing | Waits | Timed) -> str:

@@ -1,13 +1,15 @@
 """The real command line, as a person types it."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.interrupts import ENDING
 from tests.cli.forked import forks, interpreter_settings
 
 ROOT = Path(__file__).parents[2]
@@ -37,10 +39,23 @@ def refusal(*words: str, **how: Any) -> str:
     return done.stderr
 
 
-def begun(*words: str | Path, program: str | Path = ROOT / "runner.py") -> subprocess.Popen[str]:
-    """A run in a process of its own, as from a terminal."""
-    command = [sys.executable, program, *words]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def begun(
+    *words: str | Path, program: str | Path = ROOT / "runner.py", ignored: Sequence[int] = ()
+) -> subprocess.Popen[str]:
+    """A run in a process of its own, as from a terminal, which ignores only these signals."""
+
+    def as_from_a_terminal() -> None:
+        for number in (signal.SIGINT, *ENDING):
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+    return subprocess.Popen(
+        [sys.executable, program, *words],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=as_from_a_terminal,  # noqa: PLW1509 - it only sets signals
+    )
 
 
 def wait_until(seen: Callable[[], object]) -> None:

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from runner.engine.processes import PROCESS_FILES
+from runner.interrupts import ENDING
 from runner.store.record_file import CUT_SHORT, read_records
 from runner.store.run_folder import RECORDS
 from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, begun, wait_until
@@ -180,10 +181,11 @@ def test_killed_at_every_step(server: Server, tmp_path: Path) -> None:
 
 
 @contextmanager
-def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def started(folder: Path, *words: str, ignored: Sequence[int] = ()) -> Iterator[subprocess.Popen[str]]:
     """A run in a process of its own, as from a terminal. It does not outlive the test."""
     flags = [word for word in FLAGS if not (word == "-n6" and "-n1000" in words)]
-    run = begun(*flags, *words, "--format=console", f"--output-dir={folder}", program=INSTANT)
+    last = "--format=console", f"--output-dir={folder}"
+    run = begun(*flags, *words, *last, program=INSTANT, ignored=ignored)
     try:
         yield run
     finally:
@@ -241,9 +243,11 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path, processes: str, kept: str) ->
         assert len(read_records(path).records) == 2
 
 
+@pytest.mark.parametrize("ignored", [(), (signal.SIGINT, signal.SIGQUIT)], ids=["terminal", "script"])
 @pytest.mark.slow
-def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path) -> None:
-    with started(tmp_path / "run", "--only=slow", "-n1000") as run:
+def test_ctrl_c_once_ends_after_the_rounds_and_keeps_them(tmp_path: Path, ignored: Sequence[int]) -> None:
+    """Also where a shell's script started the run in the background, which ignores these signals."""
+    with started(tmp_path / "run", "--only=slow", "-n1000", ignored=ignored) as run:
         output, _ = stopped(run, tmp_path, signal.SIGINT)
         assert run.returncode == 130
         assert output.index("Stopped early") < output.index("slow training float32, inductor:")
@@ -288,6 +292,18 @@ def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: sig
         assert run.returncode == 128 + number
         assert errors.endswith("stopped\n")
         assert f"--resume {tmp_path / 'run'}" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+@pytest.mark.slow
+def test_ignored_when_it_began_a_signal_ends_all_the_same_and_nohup_counts(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with started(tmp_path / "run", "--only=hangs", ignored=(signal.SIGINT, *ENDING)) as run:
+        wait_for_call(tmp_path)
+        run.send_signal(signal.SIGHUP)
+        stopped(run, tmp_path, number)
+        assert run.returncode == 128 + number
 
 
 @pytest.mark.slow
