@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.protocol import ON_A_CPU, ON_A_DEVICE, Pace
+
 if TYPE_CHECKING:
     import torch
 
@@ -66,6 +68,7 @@ class Device:
     has_fp64: ClassVar[bool] = True
     has_graphs: ClassVar[bool] = False  # CUDA graphs
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
+    pace: ClassVar[Pace] = ON_A_CPU
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -211,6 +214,7 @@ class _Streams(Device):
 
     __slots__ = ()
     numbered = accelerated = True
+    pace = ON_A_DEVICE
 
     def count(self) -> int:
         module = self._module()
@@ -345,6 +349,7 @@ class Mps(Device):
     __slots__ = ()
     type, label = "mps", "MPS"
     accelerated = True
+    pace = ON_A_DEVICE
     tried = has_fp64 = False
 
     def count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -93,6 +94,36 @@ def _processes(text: str) -> int:
 
 
 _PROCESSES = Kind(_processes, lambda count: "auto" if count == AUTO else str(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long the parts of a job last at most, by the kind of its device. Times are in seconds.
+
+    The defaults are a CPU's, where a stop waits until a batch of rounds has ended.
+    """
+
+    batch_s: float = 1e9  # a batch begins no further round after it
+    obeys_from: int = 1 << 30  # rounds after which ``max_measure_s`` ends a job below ``min_rounds``
+    hurries: bool = False  # after a stop: one round if there is none, and no metrics that need further steps
+    warm_up_s: float = 10.0  # of its rounds
+    looks_s: float = math.inf  # of the calls that are looked at after the rounds
+    exact_s: float = math.inf  # of all fp64 runs together; beyond, only those on the first data are made
+    after_timeout: float = 1.0  # the next workers of a job have this share of the time limit
+    pools: int = 1  # of noise in a row: so many times fewer launches
+
+
+ON_A_CPU = Pace()
+ON_A_DEVICE = Pace(
+    batch_s=5.0,
+    obeys_from=6,
+    hurries=True,
+    warm_up_s=4.0,
+    looks_s=1.0,
+    exact_s=20.0,
+    after_timeout=0.5,
+    pools=64,
+)
 
 
 CACHES, LIBRARY = "caches.bin", "model.pt2"  # files in the folder ``Protocol.stored``
@@ -299,6 +330,9 @@ class Extras:
         False,
         "--localize",
         help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
+    )
+    energy: bool = _extra(
+        False, "--energy", help="energy of a step by an NVIDIA GPU's counter: five seconds of each variant"
     )
     profiler_trace: bool = _extra(
         False,

@@ -190,7 +190,9 @@ class Checks:
         Many GPUs have a 32nd or 64th of float32's rate in fp64.
         """
         estimate_s = seconds / steps * MOST_EXACT_STEPS
-        slow = of(self.bench.device).accelerated and estimate_s > SHARE_OF_TIMEOUT * self.bench.timeout_s
+        device = of(self.bench.device)
+        most_s = min(SHARE_OF_TIMEOUT * self.bench.timeout_s, device.pace.exact_s)
+        slow = device.accelerated and estimate_s > most_s
         if slow and not self._exact_is_slow:
             self._exact_is_slow = True
             print(f"no fp64 reference of other data: it would take about {estimate_s:.0f} s", flush=True)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.devices import of
 from harness.precision import Precision
 
 LOUDNESS = 2.0  # RMS of the noise in units of the last place: outputs are about 3 times as far off as eager's
@@ -98,22 +99,26 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
             return
         kind, last = LAST_BITS[tensor.dtype]
         pool = self._pool(tensor)
-        for part in torch.split(tensor.detach().as_strided((tensor.numel(),), (1,)), POOL // 2):
-            last_start = POOL - part.numel()
+        for part in torch.split(tensor.detach().as_strided((tensor.numel(),), (1,)), len(pool) // 2):
+            last_start = len(pool) - part.numel()
             start = int(torch.randint(last_start, (1,), generator=self._generator, device="cpu"))
             exact = part.view(kind).bitwise_and(last) == 0
             exact |= part.abs() > torch.finfo(part.dtype).max / 2  # a mask must not become an infinity
             part.mul_(pool[start : start + part.numel()].masked_fill(exact, 1.0))
 
     def _pool(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Factors 1 +- k epsilon, whose deviation from 1 has a root mean square of ``loudness`` epsilon."""
+        """Factors 1 +- k epsilon, whose deviation from 1 has a root mean square of ``loudness`` epsilon.
+
+        Each part of a tensor takes ten launches, which cost an accelerator more than the elements: its parts
+        are larger, and ``POOL`` repeats.
+        """
         key = tensor.dtype, tensor.device
         if key not in self._pools:
             draws = torch.rand(3, POOL, generator=self._generator, device="cpu")
             units = torch.floor(max(1.0, self._loudness) + draws[0])
             units *= (draws[1] < min(1.0, self._loudness**2)) * torch.where(draws[2] < 0.5, -1.0, 1.0)
             factors = 1.0 + units.double() * torch.finfo(tensor.dtype).eps
-            self._pools[key] = factors.to(tensor.device, tensor.dtype)
+            self._pools[key] = factors.to(tensor.device, tensor.dtype).repeat(of(tensor.device).pace.pools)
         return self._pools[key]
 
 

@@ -104,15 +104,15 @@ ATTEMPTS = 3  # whole samples from which the number of steps is corrected
 LONGEST_SAMPLE_S = 0.5  # limits the slowest variant's sample where more than 1000 steps are needed
 
 
-STREAM, STREAM_S, LONGEST_STREAM_S = 16, 0.05, 1.0
-"""Of a sample on an accelerator: its fewest steps, its shortest time (s), and the time from which it has
+STREAM, STREAM_S, LONGEST_STREAM_S = 16, 0.05, 0.25
+"""Of a sample on an accelerator: its fewest steps, its shortest time (s), and its longest, for which it has
 fewer steps. The host runs ahead into the next step, as in a training loop. Around a wait it cannot.
 """
 
 
-def stream_of(step_s: float) -> int:
-    """The steps between two waits, of steps that take so long (s): at least 2, and at most ``STREAM``."""
-    return min(STREAM, max(2, int(LONGEST_STREAM_S / max(step_s, 1e-9))))
+def stream_of(step_s: float, most: int = STREAM) -> int:
+    """The steps between two waits, of steps that take so long (s): at least 2, and at most ``most``."""
+    return min(most, max(2, int(LONGEST_STREAM_S / max(step_s, 1e-9))))
 
 
 def enough_iterations(history: Sequence[Round], again: Callable[[int], Round], min_sample_s: float) -> int:

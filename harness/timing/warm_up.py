@@ -11,9 +11,9 @@ from harness.timing.measure import has_settled
 from harness.timing.rounds import Recompilations
 
 MOST_ROUNDS = 12
-LEAST_S = 1.0  # of the load
-MOST_S = 10.0  # of the load, and of the rounds
-EVERY_S = 0.1  # of each variant in a turn
+LEAST_S, MOST_S = 1.0, 3.0  # of the load
+MIXED_S = 0.5  # of all variants in turn, at its end
+EVERY_S = 0.1  # of a turn
 LOOKS = 4  # readings that must agree, one after each turn
 SPREAD = 0.03  # of clock and power, largest to smallest
 
@@ -43,14 +43,15 @@ def warm_up(
     recompilations: Recompilations,
     clock: Callable[[], float] = time.perf_counter,
     allocations: Callable[[], object] = lambda: None,
+    most_s: float = 10.0,
 ) -> WarmUp:
-    """Runs rounds until times and page faults have settled, at most ``MOST_ROUNDS`` or ``MOST_S`` seconds.
+    """Runs rounds until times and page faults have settled, at most ``MOST_ROUNDS`` or ``most_s`` seconds.
 
     A round in which ``allocations()`` changed has not settled: the device's allocator still asks the driver.
     """
     history, start = list[Round](), clock()
     settled = False
-    while not settled and len(history) < MOST_ROUNDS and clock() - start <= MOST_S:
+    while not settled and len(history) < MOST_ROUNDS and clock() - start <= most_s:
         recompilations.start()
         before = allocations()
         history.append(next(rounds))
@@ -64,29 +65,38 @@ def heat(
     read: Callable[[], Reading] | None,
     announce: Callable[[str], None],
 ) -> float:
-    """Runs the variants in turn until clock and power have settled. Returns the seconds that it took.
+    """Runs a variant until clock and power have settled, then all in turn. Returns the seconds that it took.
 
     A GPU that was idle while a compiler worked begins at its highest clock, and lowers it when its power
     limit acts, seconds after its load begins. Without load before them, the rounds would show a cold card.
-    ``read`` None: there are no readings, and the load lasts ``LEAST_S``.
+    A reading of the power is a mean of the last second: of turns of several variants it would never settle.
+    ``read`` None: there are no readings, and one variant runs for ``LEAST_S``.
     """
     began, readings = time.perf_counter(), list[Reading]()
-    while True:
-        for name, step in steps.items():
-            announce(name)
-            start = time.perf_counter()
-            while time.perf_counter() - start < EVERY_S:
-                step()
-                synchronize()
+
+    def turn(name: str) -> None:
+        announce(name)
+        start = time.perf_counter()
+        while time.perf_counter() - start < EVERY_S:
+            steps[name]()
+            synchronize()
+
+    spent_s, settled = 0.0, False
+    while not settled and spent_s < MOST_S - MIXED_S:
+        turn(next(iter(steps)))
         try:
             readings += [read()] if read is not None else []
         except Exception as error:  # of a card or a driver that does not tell, or no longer
             print(f"no readings while heating: {type(error).__name__}: {error}", flush=True)
             read = None
         spent_s = time.perf_counter() - began
-        enough = spent_s >= LEAST_S and (read is None or _settled(readings))
-        if enough or spent_s >= MOST_S:
-            return spent_s
+        settled = spent_s >= LEAST_S and (read is None or _settled(readings))
+    alone_s = spent_s
+    while spent_s < alone_s + MIXED_S:
+        for name in steps:
+            turn(name)
+        spent_s = time.perf_counter() - began
+    return spent_s
 
 
 def _settled(readings: list[Reading]) -> bool:

@@ -10,7 +10,7 @@
     warm_up {candidates}
     measure {candidates, rounds, within_s}
     measure {candidates, iterations}          one round of a worker that takes turns with others
-    finish, conclude              metrics
+    finish, conclude {soon}       metrics; ``soon``: without those that need many steps
 
     export {path}                 reference environment: writes weights, inputs and results of eager
     cross_parity                  other environments: compares their eager with the reference's
@@ -187,12 +187,12 @@ class Answers:
             timed, recompiled = session.take_turn(iterations)
         return {"rounds": timed, "recompiled": recompiled, "reasons": session.recompilations.reasons}
 
-    def finish(self) -> Any:
-        changed, of_steps, failed = self._session.finish()
+    def finish(self, *, soon: bool = False) -> Any:
+        changed, of_steps, failed = self._session.finish(soon=soon)
         return {"changed": changed, "metrics": of_steps, "late_failures": failed}
 
-    def conclude(self) -> Any:
-        metrics = self._session.conclude()
+    def conclude(self, *, soon: bool = False) -> Any:
+        metrics = self._session.conclude(soon=soon)
         for name, numbers in self._times.spent().items():
             metrics.setdefault(name, {}).update(numbers)
         return {"metrics": metrics}

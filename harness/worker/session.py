@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from harness.shapes.stream import ShapeStream
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
-from harness.timing.measure import STREAM_S, enough_iterations, placement, stream_of
+from harness.timing.measure import STREAM, STREAM_S, enough_iterations, iterations_for, placement, stream_of
 from harness.timing.rounds import Rounds, Turns
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
@@ -73,6 +73,7 @@ class Session:
         self._builder = build
         self._announce = announce
         self._device = torch.device(job.device)
+        self._pace = of(self._device).pace
         self._variants: dict[str, Variant] = {}
         # candidates that are copied before the timed eager; -1: it is the first, and ``open`` copies it
         self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
@@ -81,6 +82,7 @@ class Session:
         self._iterations = 1
         self._rounds = Rounds(job.protocol, self._device, self._say)
         self._turns = Turns(self._rounds)
+        self._step_s: Mapping[str, float] = {}  # in the last timed round
         self._kept: list[Round] = []  # a round of the warm-up that counts as timed
         self.recompilations = self._rounds.recompilations
         self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in order
@@ -270,16 +272,20 @@ class Session:
         heated = self._heat()
         with closing(self._rounds.endless(self._variants, 1, "warm up")) as rounds:
             allocations = of(self._device).allocator_counts
-            done = warm_up(rounds, self.recompilations, allocations=allocations)
+            most_s = self._pace.warm_up_s
+            done = warm_up(rounds, self.recompilations, allocations=allocations, most_s=most_s)
         if self._bench.baseline_precision == self._bench.precision:
             self._baseline_step_s = done.fastest_s(BASELINE)
+        shortest_s = self._job.protocol.min_sample_s
         self._iterations = enough_iterations(
             done.rounds,
             lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
-            max(self._job.protocol.min_sample_s, STREAM_S if self._streams else 0.0),
+            max(shortest_s, STREAM_S if self._streams else 0.0),
         )
         if self._streams:
-            self._iterations = max(self._iterations, stream_of(max(done.rounds[-1].seconds.values())))
+            seconds, most = done.rounds[-1].seconds.values(), max(STREAM, self._iterations)
+            asked = iterations_for(min(seconds), shortest_s, most=most)
+            self._iterations = max(asked, stream_of(max(seconds), most))
         counts = self._iterations == 1 and not self._job.environments
         self._kept = list(done.counting if counts else ())
         self._rounds.done = len(self._kept)
@@ -331,13 +337,15 @@ class Session:
             start = time.perf_counter()
             while not done or (len(done) < rounds and time.perf_counter() - start < within_s):
                 done.append(next(endless))
+        self._step_s = done[-1].seconds
         return done, self.recompilations.counts()
 
     # -- finish -------------------------------------------------------------
 
-    def finish(self) -> tuple[Changed, ByVariant, dict[str, Failure]]:
+    def finish(self, *, soon: bool = False) -> tuple[Changed, ByVariant, dict[str, Failure]]:
         """One more step of every variant: the drift check, and the metrics of a step.
 
+        ``soon``: no more calls are looked at.
         If eager's results have changed, the model itself drifts from step to step; only eager is named then,
         because the change of a candidate has no meaning. So eager comes last. A variant whose step fails is
         among the failures.
@@ -352,8 +360,8 @@ class Session:
             try:
                 variant.release()
                 late = self._watch.changed(variant, self._bench.run(variant, None if several else watch))
-                if late is None and self._looks_on(name, changed):
-                    self._look_on(variant)
+                if late is None and not soon and self._looks_on(name, changed):
+                    self._look_on(variant, self._step_s.get(name, 0.0))
                 late = late or self._watch.changed_in_rounds(variant)
                 variant.release()
                 if several:
@@ -379,15 +387,19 @@ class Session:
         """
         return name != BASELINE or bool(changed or self._job.environments)
 
-    def _look_on(self, variant: Variant) -> None:
-        """Looks at more calls where samples hid them."""
-        for _ in range(self._watch.missing_looks(variant)):
+    def _look_on(self, variant: Variant, step_s: float) -> None:
+        """Looks at more calls where samples hid them: at least two, of steps that take so long."""
+        most = max(2.0, self._pace.looks_s / max(step_s, 1e-9))
+        for _ in range(int(min(most, self._watch.missing_looks(variant)))):
             variant.rewind()
             seed_everything(self._job.protocol.seed)
             self._watch.look(variant, variant.step())
 
-    def conclude(self) -> ByVariant:
-        """The metrics that are measured last, by variant; the whole job's are under ``WHOLE``."""
+    def conclude(self, *, soon: bool = False) -> ByVariant:
+        """The metrics that are measured last, by variant; the whole job's are under ``WHOLE``.
+
+        ``soon``: only those that need no further step.
+        """
         self._say("finish", BASELINE)
         ended = Ended(
             job=self._job,
@@ -395,7 +407,7 @@ class Session:
             variants=self._variants,
             synchronize=self._bench.synchronize,
         )
-        metrics = at_the_end(ended)
+        metrics = {} if soon else at_the_end(ended)
         if self._rounds.throttled:
             self._of_rounds["throttled_rounds"] = self._rounds.throttled
         for name, numbers in by_variant(self._of_rounds).items():

@@ -53,6 +53,8 @@ class JobRun:
                 yield event
         if not finished:
             return Retry(groups=())  # ``stop()`` is true
+        if finished[-1].status is Status.TIMEOUT:
+            self._state.patience *= self._state.pace.after_timeout
         notes = (_after(finished[-1].candidate, finished[-1].status),)
         return Retry(groups=((group[0], notes),)).without(finished)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.devices import of
 from harness.schema import (
     BASELINE,
     BREAKS_ON_OTHER_DATA,
@@ -117,6 +118,8 @@ class JobState:
         self.job = job
         self.context = context
         self.batch_size = job.case.batch_size
+        self.pace = of(job.device).pace
+        self.patience = 1.0  # the share of the time limit that the next workers have
         self.reported = {name: _Reported() for name in context.place.logs}
         # (the part's eager, batch size) -> failure
         self.failed_to_open: dict[tuple[str, int | None], CallFailed] = {}
@@ -259,7 +262,7 @@ class JobSession:
         part_job = part.of(self._job)
         worker = workers.enter_context(self._launch(part_job))
         # with several environments, each worker also waits while the others compile and are timed
-        patience_s = self._job.protocol.timeout_s * (1 + len(self._job.environments))
+        patience_s = self._state.patience * self._job.protocol.timeout_s * (1 + len(self._job.environments))
         session = WorkerSession(part, worker, part_job, self._context.clock, patience_s)
         opened = session.open(exchange.exported if exchange else None, self._state.first_data_only)
         reported = self._state.reported[part.name]
@@ -359,7 +362,7 @@ class JobSession:
             rounds.keep_only(states)
             self._context.timed(_least_rounds(states), rounds.pairs(states))
         if states:
-            rounds.finish(states)
+            rounds.finish(states, soon=self._hurries())
 
     def _next(self, rounds: PairedRounds) -> Decision:
         states = self._candidate_states
@@ -368,8 +371,13 @@ class JobSession:
             name: self._state.assumed(name, baseline_s).sd if name in states else ASSUMED_ACROSS
             for name, (baseline_s, _) in pairs.items()
         }
-        again = not any(state.measured_again for state in states.values())
-        return decide(self._job.protocol, pairs, rounds.elapsed_s, tau, again=again)
+        again = not self._hurries() and not any(state.measured_again for state in states.values())
+        pace = self._state.pace
+        decision = decide(self._job.protocol, pairs, rounds.elapsed_s, tau, again=again, pace=pace)
+        return replace(decision, within_s=0.0) if self._hurries() else decision  # one round
+
+    def _hurries(self) -> bool:
+        return self._state.pace.hurries and self._context.stop()
 
     def _measure_again(self, why: str) -> None:
         """Discards the rounds of all candidates, once: what settles late has settled now."""

@@ -83,13 +83,16 @@ class PairedRounds:
                 pairs[f"{candidate} against {BASELINE}"] = _columns(state.rounds, BASELINE, candidate)
         return pairs
 
-    def finish(self, states: Mapping[str, CandidateState]) -> None:
-        """Sets every candidate's samples, and the step metrics of the candidate and of its baseline."""
+    def finish(self, states: Mapping[str, CandidateState], *, soon: bool = False) -> None:
+        """Sets every candidate's samples, and the step metrics of the candidate and of its baseline.
+
+        ``soon``: as ``WorkerSession.finish``.
+        """
         metrics: dict[str, dict[str, dict[str, Scalar]]] = {}
         for session in self.sessions:  # the reference environment's is the first
             names = {BASELINE: session.part.eager, **session.compilers}
             variants = {variant: states[name] for variant, name in names.items() if name in states}
-            numbers = metrics[session.part.eager] = session.finish(variants)
+            numbers = metrics[session.part.eager] = session.finish(variants, soon=soon)
             known = {**(session.warmed or {}), "iterations_per_sample": self.iterations}
             for variant, state in variants.items():
                 # the baseline of another environment's eager is the reference's eager

@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.protocol import ON_A_CPU, Pace
 from harness.schema import Protocol
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import Column
@@ -58,7 +59,7 @@ class Decision:
 
     rounds: int
     reason: str
-    within_s: float = 1e9
+    within_s: float = ON_A_CPU.batch_s
     again: str = ""
 
 
@@ -69,27 +70,31 @@ def decide(
     tau: Mapping[str, float] | None = None,
     *,
     again: bool = False,
+    pace: Pace = ON_A_CPU,
 ) -> Decision:
     """What to do after the rounds in ``pairs``, which took ``elapsed_s`` seconds.
 
     The candidate with the fewest rounds decides; a batch in which a candidate recompiled does not count
     for that candidate. ``tau``: the assumed variation between processes of each candidate; 0 where it is not
     named. ``again``: whether rounds without a common speedup may be measured again, which takes as long as
-    they did.
+    they did. ``pace``: of the job's device.
     """
     done = min((len(baseline) for baseline, _ in pairs.values()), default=0)
     if protocol.repeat is not None:
         left = max(0, protocol.repeat - done)
-        return Decision(rounds=min(left, LARGEST_BATCH), reason=FIXED_COUNT)
-    if done < protocol.min_rounds:
-        return Decision(rounds=protocol.min_rounds - done, reason="at least")
-    if done >= protocol.max_rounds:
-        return Decision(rounds=0, reason=MOST_ROUNDS)
+        return Decision(rounds=min(left, LARGEST_BATCH), reason=FIXED_COUNT, within_s=pace.batch_s)
+    time_s = protocol.max_measure_s
+    left_s = min(pace.batch_s, time_s - elapsed_s)
+    obeyed = min(protocol.min_rounds, pace.obeys_from)
+    if done < protocol.min_rounds and (done < obeyed or left_s > 0):
+        least, within_s = (obeyed, pace.batch_s) if done < obeyed else (protocol.min_rounds, left_s)
+        return Decision(rounds=least - done, reason="at least", within_s=within_s)
+    if done < protocol.min_rounds or done >= protocol.max_rounds:
+        return Decision(rounds=0, reason=MOST_ROUNDS if done >= protocol.max_rounds else OUT_OF_TIME)
     between = {name: Between(assumed_sd=(tau or {}).get(name, 0.0)) for name in pairs}
     now = {name: judged(*columns, between=between[name]) for name, columns in pairs.items()}
     ended = {name: _ended(protocol, now[name], pairs[name], between[name]) for name in pairs}
     wanting = [now[name] for name, reason in ended.items() if not reason]
-    time_s = protocol.max_measure_s
     why = ""
     if again and elapsed_s < time_s / 2:
         limits = Limits.of(protocol)
@@ -108,7 +113,7 @@ def decide(
     return Decision(
         rounds=min(batch, affordable, protocol.max_rounds - done),
         reason="not yet precise" if wide else "verdict open",
-        within_s=time_s - elapsed_s,
+        within_s=left_s,
     )
 
 

@@ -235,15 +235,17 @@ class WorkerSession:
             reasons={names[name]: measured.reasons[name] for name in compiled if name in measured.reasons},
         )
 
-    def finish(self, states: Mapping[str, CandidateState]) -> dict[str, dict[str, Scalar]]:
-        """Metrics by variant, after the drift check.
+    def finish(
+        self, states: Mapping[str, CandidateState], *, soon: bool = False
+    ) -> dict[str, dict[str, Scalar]]:
+        """Metrics by variant, after the drift check. ``soon``: without those that need many steps.
 
         A candidate that fails here, or that ran when the worker was lost, has failed; its samples are kept.
         """
         metrics: dict[str, dict[str, Scalar]] = {}
         try:
             for call in ("finish", "conclude"):
-                finished = self._call(call, partial(from_json, Finished))
+                finished = self._call(call, partial(from_json, Finished), **({"soon": True} if soon else {}))
                 judge_drift(states, finished.changed)
                 for name, failure in finished.late_failures.items():
                     fail_late(states, name, Status.FAIL_TO_RUN, failure)

@@ -39,6 +39,7 @@ def test_cuda_graphs_are_among_the_default_compilers_of_a_gpu(words: list[str], 
 
 
 BAD = [
+    ("--training --devices=cpu --energy", "--energy reads the counter of an NVIDIA GPU; leave it out"),
     ("", "--training, --inference or --generate"),
     ("--training --shapes=size=1", "--shapes: there is no axis called 'size'; choose from batch"),
     ("--training --shapes=64,128", "--shapes: '64,128' names no axis"),

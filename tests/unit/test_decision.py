@@ -9,6 +9,7 @@ import pytest
 from scipy import special
 
 from benchmarks.calibration import autoregressive
+from harness.protocol import ON_A_DEVICE
 from harness.schema import Protocol
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
 from runner.analysis.statistics import mean_of_logs, paired_speedup
@@ -349,3 +350,20 @@ def test_the_mean_of_logs_over_models() -> None:
     assert known(mean_of_logs([0.1, 0.11, 0.09, 0.1])).p_value < 0.001
     assert known(mean_of_logs([0.1, -0.11, 0.09, -0.1])).p_value > 0.5
     assert known(mean_of_logs([0.0, 0.0])).p_value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("done", "took_s", "rounds", "within_s"),
+    [
+        *((0, 0.0, 6, 5.0), (4, 70.0, 2, 5.0)),  # the first six rounds, whatever they take
+        *((6, 57.0, 4, 3.0), (6, 20.0, 4, 5.0), (6, 60.0, 0, 1e9), (15, 58.0, 0, 1e9)),
+    ],
+)
+def test_on_a_device_batches_are_bounded_and_the_time_is_obeyed_from_the_sixth_round(
+    done: int, took_s: float, rounds: int, within_s: float
+) -> None:
+    decision = decide(DEFAULT, wobbling(done, 0.5), took_s, pace=ON_A_DEVICE)
+    assert (decision.rounds, round(decision.within_s)) == (rounds, within_s)
+    assert decision.reason == ("at least" if rounds else "out of time")
+    fixed = decide(Protocol(repeat=30), wobbling(done, 0.5), took_s, pace=ON_A_DEVICE)
+    assert (fixed.rounds, fixed.within_s) == (min(30 - done, LARGEST_BATCH), 5.0)

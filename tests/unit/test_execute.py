@@ -114,10 +114,12 @@ def run(
     batch_size: int = 1,
     skip: str = "",
     gate: Seat | None = None,
+    device: str = "cpu",
     **protocol: Any,
 ) -> list[Record]:
     settings = Protocol(**{"repeat": 6, **protocol})
     job = make_job("m", suite="s", batch_size=batch_size, skip=skip, candidates=candidates, protocol=settings)
+    job = replace(job, device=device)
     ticks = iter(range(1_000_000))
     script.now = lambda: float(next(ticks))
     context = JobContext(
@@ -229,6 +231,17 @@ def test_each_call_has_its_phases_time_within_the_jobs() -> None:
     assert limits["open"] > 900
     assert limits["prepare"] in (29, 30)
     assert limits["measure"] < 1000
+
+
+@pytest.mark.parametrize(("device", "limit_s"), [("cpu", 1000), ("cuda", 500)])
+def test_on_a_device_a_timeout_does_not_give_the_others_the_whole_time_again(
+    device: str, limit_s: int
+) -> None:
+    fault = lost("b", timed_out=True, phase="compile")
+    script = Script({(1, "prepare", name): fault for name in "abc"})
+    run(script, timeout_s=1000.0, device=device)
+    opened = [round(deadline - asked) for name, deadline, asked in script.deadlines if name == "open"]
+    assert opened == [pytest.approx(1000, abs=3), pytest.approx(limit_s, abs=3)]
 
 
 def test_losing_the_worker_at_the_end_loses_metrics_not_samples() -> None:

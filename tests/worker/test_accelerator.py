@@ -25,7 +25,7 @@ from harness.precision import precision
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Mode, Status
 from harness.timing import warm_up
-from harness.timing.measure import STREAM
+from harness.timing.measure import STREAM, stream_of
 from harness.timing.workbench import Workbench
 from harness.worker import session as sessions
 from harness.worker.session import Session
@@ -47,6 +47,8 @@ from tests.accelerator import (
 )
 from tests.factories import sampled
 from tests.worker.planted import CPU, failed, inference, silent
+
+LONG = stream_of(0.030)  # steps of a sample of eager's
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing's own from Python 3.11
@@ -163,26 +165,26 @@ def of_a_trace(machine: Accelerator) -> None:
 def of_a_step_that_waits_for_the_host(machine: Accelerator) -> None:
     """In a loop, the host submits the next step while the device works; a single step between waits cannot.
 
-    Eager: 20 ms of the host, 25 of the device. The candidate: 3 and 22. Alone, eager would take 40.
+    Eager: 5 ms of the host, 6.25 of the device. The candidate: 0.75 and 5.5. Alone, eager would take 10.
     """
 
     def compile_it(program: Program) -> Compiled:
         model: Any = program.module
-        model.forward_s, model.backward_s, model.host_s = 0.004, 0.018, (0.002, 0.001)
+        model.forward_s, model.backward_s, model.host_s = 0.001, 0.0045, (0.0005, 0.00025)
         return Compiled(forward=program.forward(), region="forward+loss", compiler_calls=lambda: 1)
 
-    work = built(machine, forward_s=0.005, backward_s=0.020, host_s=(0.012, 0.008))
+    work = built(machine, forward_s=0.00125, backward_s=0.005, host_s=(0.003, 0.002))
     ready = prepared(machine, {"fast": compile_it}, work)
     assert ready.warm_up()["iterations_per_sample"] == STREAM
     (timed_round,), _ = ready.measure(1)
     assert timed_round.seconds == {
-        BASELINE: pytest.approx(0.025, rel=0.05),
-        "fast": pytest.approx(0.022, rel=0.02),
+        BASELINE: pytest.approx(0.00625, rel=0.05),
+        "fast": pytest.approx(0.0055, rel=0.02),
     }
     ready.finish()
     metrics = ready.conclude()
     devices = {name: metrics.get(name, {}).get("device_s") for name in timed_round.seconds}
-    assert devices == {BASELINE: about(0.025), "fast": about(0.022)}
+    assert devices == {BASELINE: about(0.00625), "fast": about(0.0055)}
 
 
 SCENARIOS = (
@@ -196,7 +198,7 @@ NO_NEED = {
     ("harness/timing/first_calls.py", "timed", 1): "the metrics of compilation have waited",
     ("harness/metrics/call.py", "sample", 1): "the numbers are differences of such samples",
     ("harness/metrics/call.py", "sample", 2): "the numbers are differences of such samples",
-    ("harness/timing/warm_up.py", "heat", 1): "the host must not run far ahead; the warm-up waits again",
+    ("harness/timing/warm_up.py", "turn", 1): "the host must not run far ahead; the warm-up waits again",
     ("harness/timing/rounds.py", "lead_in", 1): "the sample that follows waits before it reads the clock",
 }
 
@@ -322,7 +324,7 @@ def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -
     calls = itertools.count()
 
     def brake() -> None:
-        machine.limit_w = (0.5 if next(calls) // STREAM == 5 else 10) * WATTS  # in the sixth sample
+        machine.limit_w = (0.5 if next(calls) // LONG == 5 else 10) * WATTS  # in the sixth sample
 
     before_each_step(ready._variants["plain"], brake)
     rounds, _ = ready.measure(10)

@@ -22,7 +22,7 @@ from harness.failures import JobFailed
 from harness.parity.checks import DETERMINISTIC
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Job, Record, Status
-from harness.timing.measure import STREAM
+from harness.timing.measure import stream_of
 from harness.timing.workbench import Workbench
 from harness.worker.main import Answers, guarded, serve
 from harness.worker.status_page import Activity
@@ -49,7 +49,7 @@ from tests.worker.planted import CPU, Of, changing, silent, with_fault
 from torchduet.local_worker import LocalWorker
 
 COLLECT = gc.collect
-HEATING_STEPS = 20  # of 30 ms, in five turns of two variants for 0.1 s each
+HEATING_STEPS = 12  # of 30 ms, in three turns of two variants at the end of the load
 
 
 # -- values that are overwritten ------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_an_allocator_that_never_settles_is_reported(machine: Accelerator) -> No
     ready.measure(2)
     ready.measure(3)
     numbers = ready.conclude()[""]
-    steps = 5 * STREAM  # of five rounds
+    steps = 5 * stream_of(0.030)  # of five rounds
     assert (numbers["allocator_retries"], numbers["device_allocations"]) == (steps, steps)
 
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +27,7 @@ from harness.metrics import (
 )
 from harness.metrics.memory import peak_of
 from harness.precision import precision
-from harness.schema import BASELINE, WHOLE, CompilerOptions, Mode
+from harness.schema import BASELINE, WHOLE, CompilerOptions, Extras, Mode, Protocol
 from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import known, make_job
@@ -219,44 +219,26 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
     assert energy_j == pytest.approx(3.0)
     assert seconds[0] == energy.LASTING_S
     waits: list[float] = []
-    energy.per_step_j(
-        step, lambda: 0.0, lambda: waits.append(seconds[0]), lambda: seconds[0], lasting_s=5.0, stream=4
-    )
+    energy.per_step_j(step, lambda: 0.0, lambda: waits.append(seconds[0]), lambda: seconds[0], stream=4)
     assert [later - before for before, later in itertools.pairwise(waits)] == [1.0] * 5
     assert energy.per_step_j(lambda: None, lambda: 7.0, lambda: None, iter(range(99)).__next__) is None
 
 
-def test_the_energy_of_a_gpus_step_is_of_steps_as_in_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For as long as its counter needs."""
+@pytest.mark.parametrize("process", [0, 1])
+def test_energy_is_asked_for_and_measured_in_the_first_process(
+    monkeypatch: pytest.MonkeyPatch, process: int
+) -> None:
+    """With as many steps between two waits as in the rounds."""
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(energy, "meter_of", lambda _: lambda: 0.0)
+    gpu = SimpleNamespace(energy_j=lambda: 0.0)
+    monkeypatch.setattr(energy, "gpu_of", lambda _: gpu)
     monkeypatch.setattr(energy, "per_step_j", lambda *_, **how: asked.append(how))
-    for name in ("cpu", "cuda"):
-        monkeypatch.setattr(energy, "of", lambda _, name=name: devices.named(name))
-        energy.measure(ended(linear(), Mode.TRAINING))
-    assert asked == [{"lasting_s": 1.0, "stream": 1}, {"lasting_s": 5.0, "stream": STREAM}]
-
-
-def package(root: Path, name: str, used: int, kind: str = "package-0") -> Path:
-    folder = root / name
-    folder.mkdir()
-    (folder / "name").write_text(f"{kind}\n")
-    (folder / "max_energy_range_uj").write_text("999\n")
-    (folder / "energy_uj").write_text(f"{used}\n")
-    return folder / "energy_uj"
-
-
-def test_rapl_adds_packages_and_goes_on_after_their_range(tmp_path: Path) -> None:
-    energy_file = package(tmp_path, "intel-rapl:0", 900)
-    package(tmp_path, "intel-rapl:0:0", 5, "core")  # within the package: not added again
-    package(tmp_path, "intel-rapl:1", 5, "psys")
-    two = package(tmp_path, "intel-rapl:2", 100, "package-1")
-    meter = known(energy.rapl_meter(tmp_path))
-    assert meter() == 0
-    energy_file.write_text("50\n")  # began again at 0
-    two.write_text("300\n")
-    assert meter() == pytest.approx(350e-6)
-    assert meter() == pytest.approx(350e-6)
+    plain = ended(linear(), Mode.TRAINING)
+    at_the_end(plain)
+    assert not asked
+    job = replace(plain.job, extras=Extras(energy=True), protocol=Protocol(process=process))
+    at_the_end(replace(plain, job=job))
+    assert asked == ([] if process else [{"stream": STREAM}])
 
 
 # -- traffic --------------------------------------------------------------------------------------
