@@ -33,11 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - the project need not be installed
-from harness.protocol import AUTO  # noqa: E402
 from harness.schema import Protocol  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
-from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged, pool_of, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
 
@@ -121,7 +119,6 @@ class Cell:
     processes: int = 1
     models: int = 1  # of the run, whose variance between processes is pooled
     spread: tuple[float, ...] = ()  # tau of each model in turn, instead of ``tau``
-    calibrated: bool = False  # each measurement assumes what a ``--calibrate`` of such models says
 
     def tau_of(self, model: int) -> float:
         return self.spread[model % len(self.spread)] if self.spread else self.tau
@@ -144,17 +141,10 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
     tau = cell.tau_of(model)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
     while cell.processes == 0 and more_processes(
-        PROTOCOL, judged(*columns(done), Between(assumed_sd=assumed)), calibrated=cell.calibrated
+        PROTOCOL, judged(*columns(done), Between(assumed_sd=assumed))
     ):
         done.append(one_process(rng, cell, tau, assumed))
     return done
-
-
-def calibrated_tau(rng: Generator, cell: Cell) -> float:
-    """Of five models in four processes, 20 rounds each."""
-    runs = ([rng.normal(0, cell.tau_of(m)) + cell.noise(rng, 20) for _ in range(4)] for m in range(5))
-    spreads = [spread for parts in runs if (spread := spread_of(*columns(parts)))]
-    return tau_of(*cell.assumed, spreads).sd
 
 
 def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats, tuple[int, ...]]:
@@ -168,7 +158,7 @@ def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
     rng = np.random.default_rng(20261122)
     measurements: list[tuple[PairedEstimate, int]] = []
     while len(measurements) < repetitions:
-        assumed = calibrated_tau(rng, cell) if cell.calibrated else assumed_tau(*cell.assumed).sd
+        assumed = assumed_tau(*cell.assumed)
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
         between = shared(run, assumed)
         measurements += [(judged(*columns(parts), between), len(parts)) for parts in run]
@@ -198,7 +188,7 @@ def tables() -> dict[str, list[Cell]]:
             Cell(f"{name}, tau {100 * tau:g} %, true {truth:g}, {AS[as_]}", noise, truth, tau, as_)
             for as_ in (AS_INDUCTOR, TRAINED)
             for truth in (1.0, THRESHOLD)
-            for tau in (0.0, assumed_tau(*as_).sd)
+            for tau in (0.0, assumed_tau(*as_))
             for name, noise in (
                 *((f"normal {100 * sigma:g} %", normal(sigma)) for sigma in (0.02, 0.03, 0.05, 0.08)),
                 ("Student t 5 %", heavy(0.05)),
@@ -222,7 +212,7 @@ def tables() -> dict[str, list[Cell]]:
                 *(normal(s), truth, tau, as_),
             )
             for as_ in (AS_INDUCTOR, TRAINED)
-            for tau in (0.0, assumed_tau(*as_).sd)
+            for tau in (0.0, assumed_tau(*as_))
             for truth, s in ((1.04, 0.03), (1.06, 0.03), (1.06, 0.05))
         ],
         "processes": [
@@ -256,17 +246,6 @@ def tables() -> dict[str, list[Cell]]:
                 *((1.06, tau, AS_INDUCTOR) for tau in (0.0025, 0.011)),
                 (1.3, 0.011, AS_INDUCTOR),
             )
-        ],
-        "calibrated": [
-            Cell(
-                f"{'one process' if count else 'auto'}, true {truth:g}, sigma 2 %, tau {100 * tau:g} %",
-                *(normal(0.02), truth, tau),
-                processes=count,
-                calibrated=True,
-            )
-            for count in (1, AUTO)
-            for truth in (1.0, THRESHOLD, 1.06)
-            for tau in (0.002, 0.005, 0.01, 0.02, 0.03)
         ],
     }
 

@@ -11,7 +11,6 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from docs.records import (
     AGAIN,
     AVX2,
     BFLOAT16,
-    CALIBRATION,
     FLOAT32,
     FURTHER,
     JUDGED,
@@ -30,7 +28,6 @@ from docs.records import (
     ROOT,
     SMALL,
     VERDICTS,
-    WHOLE_CALIBRATION,
     XEON,
     in_suite,
     judged_again,
@@ -47,9 +44,7 @@ from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
 from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.statistics import wilson
-from runner.analysis.verdicts.calibration import calibrated
 from runner.analysis.verdicts.decision import difference, verdict
-from runner.analysis.verdicts.family import assumed_today
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import optional
 from runner.runs.why.words import overview, overview_text
@@ -59,7 +54,6 @@ if TYPE_CHECKING:
     from runner.analysis.comparison import Comparison, GroupSummary
     from runner.analysis.estimate import Paying
     from runner.runs.why.explain import Why
-    from runner.store.calibrations import Calibration
 
 MODES = ("inference", "training")
 WHOLE_NAME, BFLOAT16_NAME, SMALL_NAME = "whole", "whole-bfloat16", "small"
@@ -190,17 +184,6 @@ def small_rows(small: Numbers) -> Iterator[str]:
     """The rows of SMALL_SCALE's first table."""
     for mode, suite in itertools.product(MODES, SUITES):
         yield average_row(small, f"{suite}, {mode}", ("inductor", suite, mode))
-
-
-def calibrated_rows(
-    suite: str, records: Sequence[Record], numbers: Numbers, calibration: Calibration
-) -> Iterator[str]:
-    """The verdicts of models in one suite, and as the calibration would have them."""
-    again = [replace(r, assumed_between_sd=assumed_today(r, calibration).sd) for r in records]
-    groups = Numbers(in_suite(suite, again)).groups
-    for label, key in labels(numbers, suite):
-        counts = ("/".join(map(str, numbers.counts(g))) for g in (numbers.groups[key], groups[key]))
-        yield f"| {label} | {' | '.join(counts)} |"
 
 
 def model_rows(numbers: Numbers, mode: str) -> Iterator[str]:
@@ -384,7 +367,7 @@ def two_runs() -> str:
     how, counts, beyond = load_file(VERDICTS / "how.py"), Counter[str](), Counter[str]()
     records = [record for file in PROCESSES.glob("*/records.jsonl") for record in read_records(file).records]
     for model in how.processes_of([record for record in records if record.candidate != "eager"]):
-        today, mode = model.as_of(None), model.job.case.mode.value
+        today, mode = model.today(), model.job.case.mode.value
         alone = [today.estimate([number], today.tau) for number in range(len(today.parts))]
         for change in itertools.starmap(difference, itertools.combinations(alone, 2)):
             assert change is not None
@@ -415,12 +398,8 @@ def lines() -> dict[str, list[str]]:
     bfloat16 = Numbers(in_suite(BFLOAT16_NAME, of_bfloat16))
     avx2, xeon = (Numbers(in_suite(WHOLE_NAME, part)) for part in (of_avx2, by_folder[XEON]))
     counts = xeon.counts(xeon.groups["inductor", WHOLE_NAME, "training"])
-    (calibration,), (calibration_whole,) = (
-        calibrated([*records_below(folder)]) for folder in (CALIBRATION, WHOLE_CALIBRATION)
-    )
     count = f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models"
     on_epyc = [*made_on("AMD", records)]
-    epyc = Numbers(in_suite(SMALL_NAME, on_epyc))
     in_readme, in_statistics = controls()
     explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
     again = load_file(VERDICTS / "again.py").rows
@@ -469,11 +448,8 @@ def lines() -> dict[str, list[str]]:
             *itertools.chain(*again_rows),
             f"Of the {sum(counts)} models: faster/same/slower/open {'/'.join(map(str, counts))}",
         ],
-        "results/headline-cpu/README.md": [*calibrated_rows(SMALL_NAME, on_epyc, epyc, calibration)],
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),
-            *calibrated_rows(WHOLE_NAME, of_float32, whole, calibration_whole),
-            *calibrated_rows(BFLOAT16_NAME, of_bfloat16, bfloat16, calibration_whole),
             *whole_rows(avx2, WHOLE_NAME),
         ],
         "results/headline-whole-cpu/table.csv": table([*of_float32, *of_bfloat16]),

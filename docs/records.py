@@ -30,7 +30,6 @@ AGAIN = (
     (XEON / "ten", VERDICTS / "whole-training-xeon-again"),
 )
 """Two runs of the same ten models each: in inference, then three times in training."""
-CALIBRATION, WHOLE_CALIBRATION = VERDICTS / "calibrate", VERDICTS / "calibrate-two"
 PROCESSES = ROOT / "results" / "processes-cpu"
 POOLED = "cpu"  # in place of the name of a processor
 
@@ -45,7 +44,7 @@ def records_below(folder: Path) -> Iterator[Record]:
         for record in read_records(file).records:
             first.setdefault((record.job.key, record.candidate), record)
     for record in first.values():
-        yield replace(record, assumed_between_sd=assumed_today(record).sd)
+        yield replace(record, assumed_between_sd=assumed_today(record))
 
 
 def with_further_processes(records: Sequence[Record], more: Iterable[Record]) -> Iterator[Record]:

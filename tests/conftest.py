@@ -22,7 +22,7 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")  # as --threads=1 sets both
 # inductor otherwise tries in each process which vector instructions compile, for seconds
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
-# No test reads or writes the calibrations of the user.
+# No test reads or writes the folders of the user.
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="torchduet-config-")
 
 # Processes of pytest-xdist do not write into each other's compile caches.

@@ -21,7 +21,6 @@ from runner.engine.executors import Timed
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
-from runner.store.calibrations import read_calibrations
 from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     HERE,
@@ -190,7 +189,6 @@ def _measured(
         reproduce=job_command,
         doing=partial(tell, job, seen),
         timed=lambda done, pairs: seen.event(Timed(job=job, done=done, pairs=pairs)),
-        calibrations=read_calibrations(),
     )
     if workload is None:
         return measure_job(job, context, log)

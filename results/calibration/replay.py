@@ -40,7 +40,7 @@ def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:
                 continue
             logs = np.log(np.array(samples.baseline_s) / np.array(samples.candidate_s))
             ends = np.cumsum(samples.rounds_of_each)[:-1]
-            tau = assumed_today(record).sd
+            tau = assumed_today(record)
             yield from ((tau, part) for part in np.split(logs, ends))
 
 

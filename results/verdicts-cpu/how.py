@@ -5,9 +5,9 @@
 
 *Models*: eager's step, the standard deviation between the processes of each model, beside what their rounds
 explain, and how many intervals of the rounds alone contain the mean over processes. *tau*: the standard
-deviation beyond the rounds, as ``--calibrate`` computes it, by the length of eager's step. *Verdicts*: each
+deviation beyond the rounds, as ``benchmarks.tau`` computes it, by the length of eager's step. *Verdicts*: each
 process judged alone, then ``auto`` from each process on, with the tau that the records assume, then with
-the one that the program would assume today without a calibration. *Held*: the interval contains the mean of
+the one that the program assumes today. *Held*: the interval contains the mean of
 the model's other processes; for eager, the A/A control, it contains 1. Where ``auto`` used all processes,
 there are no others.
 """
@@ -36,11 +36,10 @@ from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.digits import speedup_text  # noqa: E402
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.statistics import Floats, geomean  # noqa: E402
-from runner.analysis.verdicts.calibration import calibrated, tau_of  # noqa: E402
+from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
-from runner.store.calibrations import Calibration  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
 OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
@@ -55,7 +54,6 @@ class Processes:
     parts: tuple[Floats, ...]
     step_s: float
     tau: float
-    calibrated: bool
 
     @property
     def group(self) -> tuple[str, str]:
@@ -65,10 +63,9 @@ class Processes:
         """Of these processes, in this order."""
         return judged(*columns([self.parts[n] for n in numbers]), Between(assumed_sd=tau))
 
-    def as_of(self, calibration: Calibration | None) -> Processes:
-        """As today, on a machine with this calibration or without one."""
-        assumed = assumed_in(self.job, self.candidate, [self.step_s], calibration)
-        return replace(self, tau=assumed.sd, calibrated=bool(assumed.calibrated))
+    def today(self) -> Processes:
+        """With the tau that is assumed today."""
+        return replace(self, tau=assumed_in(self.job, self.candidate, [self.step_s]))
 
     @property
     def alone(self) -> list[PairedEstimate]:
@@ -80,7 +77,7 @@ class Processes:
         order = np.roll(np.arange(len(self.parts)), -first).tolist()
         done = 1
         while done < len(order) and more_processes(
-            Protocol(), self.estimate(order[:done], self.tau), calibrated=self.calibrated
+            Protocol(), self.estimate(order[:done], self.tau)
         ):
             done += 1
         return order[:done]
@@ -104,7 +101,6 @@ def processes_of(records: Sequence[Record]) -> list[Processes]:
             parts=tuple(part for record in alike for part in parts_of(record)),
             step_s=statistics.median(time for r in alike if r.samples for time in r.samples.baseline_s),
             tau=assumed_of(alike[0]),
-            calibrated=bool(alike[0].calibrated),
         )
         for (_, candidate), alike in members.items()
     ]
@@ -121,14 +117,10 @@ def parts_of(record: Record) -> list[Floats]:
 def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs made with --processes")
-    parser.add_argument("--calibration", type=Path, help="instead of the records' tau, what this run calibrates")
     options = parser.parse_args()
     runs = [read_records(folder / "records.jsonl").records for folder in options.runs]
     every = processes_of([record for records in runs for record in records])
     processes = [one for one in every if len(one.parts) > 1]
-    if options.calibration:
-        (calibration,) = calibrated(read_records(options.calibration / "records.jsonl").records)
-        processes = [one.as_of(calibration) for one in processes]
     print_tables(processes)
 
     factors = [row for number, records in enumerate(runs, start=1) for row in of_allocator(number, records)]
@@ -170,7 +162,7 @@ def print_tables(every: Sequence[Processes]) -> None:
     print(tabulate(taus, headers="keys", floatfmt=".2f"), end="\n\n")
     verdicts = [row for key, members in sorted(groups.items()) for row in of_verdicts(*key, members)]
     for key, members in sorted(groups.items()):
-        if (today := [one.as_of(None) for one in members]) != members:
+        if (today := [one.today() for one in members]) != members:
             verdicts.extend(of_verdicts(*key, today))
     print(tabulate(verdicts, headers="keys", floatfmt=".1f"))
 
@@ -204,7 +196,6 @@ def of_tau(length: str, candidate: str, members: Sequence[Processes]) -> Mapping
         "tau %": f"{100 * tau.low:.2f} to {100 * tau.high:.2f}",
         "80 % end": 100 * tau.sd,
         "assumed": taus_text(members),
-        "by --calibrate": members[0].calibrated,
     }
 
 

@@ -49,7 +49,7 @@ def _records(folder: Path, part: str) -> Sequence[Record]:
     """With the variation between processes that is assumed today, whatever was assumed on its day."""
     file = folder / f"{part}.jsonl"
     records = read_records(file).records if file.exists() else ()
-    return [replace(record, assumed_between_sd=assumed_today(record).sd) for record in records]
+    return [replace(record, assumed_between_sd=assumed_today(record)) for record in records]
 
 
 def add(run: Path, into: Path) -> None:

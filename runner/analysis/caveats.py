@@ -133,7 +133,7 @@ def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:
         kind, measured = (
             (f"this machine's variation between processes, calibrated on {calibrated},", "--processes=N")
             if calibrated
-            else ("an assumed variation between processes", "--calibrate or --processes=N")
+            else ("an assumed variation between processes", "--processes=N")
         )
         yield f"intervals of one process include {kind} ({values}; {measured} measures it)"
 

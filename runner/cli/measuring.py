@@ -32,7 +32,6 @@ from runner.plan.config import Where
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
-from runner.store.calibrations import read_calibrations
 from runner.store.figures import read_figures
 from runner.store.record_file import whole
 from runner.store.run_folder import RunFolder
@@ -87,10 +86,10 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
         with connected(where.ray_address, jobs, job_command) as cluster:
             yield cluster
         return
-    known, ahead = read_calibrations(), where.prepare_ahead
+    ahead = where.prepare_ahead
     if note := crowded(jobs, ahead or 1):
         print(f"note: {note}", file=sys.stderr)
-    yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead, calibrations=known)
+    yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead)
 
 
 def measured_into(

@@ -10,7 +10,6 @@ from pathlib import Path
 from harness.schema import Job
 from harness.worker.status_page import Activity
 from runner.engine.gate import DeviceGate, Seat
-from runner.store.calibrations import Calibration
 
 Reproduce = Callable[[Job, Sequence[str]], str]
 """Returns the command that measures these candidates of a job again."""
@@ -46,5 +45,4 @@ class JobContext:
     timed: Callable[[int, Pairs], object] = lambda *_: None
     stop: Callable[[], bool] = lambda: False
     gate: Seat = field(default_factory=lambda: DeviceGate().seat())
-    calibrations: tuple[Calibration, ...] = ()  # of the user
     clock: Callable[[], float] = time.monotonic

@@ -28,8 +28,7 @@ from harness.schema import (
     Where,
 )
 from harness.timing.measure import placement
-from runner.analysis.statistics import Column
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, Assumed
+from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds
@@ -38,7 +37,6 @@ from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
 from runner.plan.environments.plan import split_candidate
-from runner.store.calibrations import matching
 from runner.store.figures import figures_file
 from runner.store.invocation import program_facts
 
@@ -156,7 +154,9 @@ class JobState:
     def record(self, candidate: str, state: CandidateState) -> Record:
         env, failure = self._env(candidate), state.failure
         reported = self.reported[env]
-        assumed = None if state.samples is None else self.assumed(candidate, state.samples.baseline_s)
+        assumed = None
+        if state.samples is not None:
+            assumed = assumed_in(self.job, candidate, state.samples.baseline_s)
         if failure is not None:
             failure = replace(failure, log=failure.log or self.context.place.logs[env])
         return Record(
@@ -178,14 +178,8 @@ class JobState:
             first_calls_s=state.first_calls_s,
             stream=state.stream,
             rounds_ended=state.rounds_ended,
-            assumed_between_sd=None if assumed is None else assumed.sd,
-            calibrated="" if assumed is None else assumed.calibrated,
+            assumed_between_sd=assumed,
         )
-
-    def assumed(self, candidate: str, baseline_s: Column) -> Assumed:
-        """tau of a candidate, from the calibration of this machine if there is one."""
-        facts = self.reported[self._env(candidate)].environment
-        return assumed_in(self.job, candidate, baseline_s, matching(self.context.calibrations, facts))
 
     def _env(self, candidate: str) -> str:
         return split_candidate(self.job, candidate)[1].name if self.job.environments else ""
@@ -368,7 +362,7 @@ class JobSession:
         states = self._candidate_states
         pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
         tau = {
-            name: self._state.assumed(name, baseline_s).sd if name in states else ASSUMED_ACROSS
+            name: assumed_in(self._job, name, baseline_s) if name in states else ASSUMED_ACROSS
             for name, (baseline_s, _) in pairs.items()
         }
         again = not self._hurries() and not any(state.measured_again for state in states.values())

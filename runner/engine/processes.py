@@ -144,7 +144,7 @@ def _another(protocol: Protocol, records: Sequence[Record]) -> bool:
     by_process = samples.rounds_by_process if len(records) > 1 else ()
     between = Between(assumed_sd=assumed_of(records[0]))
     estimate = judged(samples.baseline_s, samples.candidate_s, by_process, between)
-    return more_processes(protocol, estimate, calibrated=bool(records[0].calibrated))
+    return more_processes(protocol, estimate)
 
 
 def _why_not(first: Record, later: Record) -> Failure | None:

@@ -122,17 +122,16 @@ MOST_PROCESSES = 10
 CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested after every process
 
 
-def more_processes(protocol: Protocol, estimate: PairedEstimate, *, calibrated: bool = False) -> bool:
+def more_processes(protocol: Protocol, estimate: PairedEstimate) -> bool:
     """Whether ``--processes=auto`` measures a candidate in one more process, after those of the estimate.
 
     A verdict that stands with a margin is closed, and an open one is pursued while ``MOST_PROCESSES`` would
-    close it. Where tau was not ``calibrated`` on this machine, one process must also stand with twice the
-    assumed tau, and two processes are too few.
+    close it. One process must also stand with twice the assumed tau, and two processes are too few.
     """
     limits, count = Limits.of(protocol), estimate.processes
-    if count < 2 and not calibrated:
+    if count < 2:
         estimate = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0))
-    enough = count == 1 or calibrated or count >= FEWEST_PROCESSES
+    enough = count == 1 or count >= FEWEST_PROCESSES
     closed = enough and stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
     missing = needed(estimate, limits)
     affordable = missing is not None and (missing.processes or math.inf) <= MOST_PROCESSES

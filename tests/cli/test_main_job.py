@@ -11,7 +11,6 @@ import pytest
 
 from harness.codec import to_json
 from runner.plan.jobs import plan
-from runner.store.calibrations import Calibration, Tau, calibrations_path, conditions_of, keep
 from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
 from tests.cli.instant_runs import FLAGS, Server
 from tests.command_line import config_of_words, ran
@@ -128,25 +127,3 @@ def test_two_parts_joined_are_the_whole(server: Server, tmp_path: Path) -> None:
 
     assert server.run("--resume", str(joined)).code == 0  # there is nothing left to do
     assert records(joined) == run_records
-
-
-# -- --calibrate --------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_calibration_is_used_by_later_runs(tmp_path: Path) -> None:
-    where = ("--training", f"--suites={TOYS}", "--only=linear", "--threads=1", "-dcpu", "--format=console")
-    done = runner("--calibrate", *where, "--compilers=eager", "-n8", f"--output-dir={tmp_path / 'first'}")
-    (first,) = records(tmp_path / "first")
-    assert first["samples"]["rounds_by_process"] == [8] * 4
-    assert len(first["samples"]["baseline_s"]) == 8 * 4
-    assert first["environment"]["worker"] != "forked"  # forks of one host have one memory layout
-    said = ("Standard deviation of a speedup between processes", "nothing was calibrated")  # a busy machine
-    assert said[done.returncode] in done.stdout + done.stderr
-    tau = Tau(kind="eager", mode="training", sd=0.001, low=0, high=0.01, models=1, processes=4)
-    calibration = Calibration(date="2026-11-23", conditions=conditions_of(first["environment"]), taus=(tau,))
-    keep("--calibrate", [calibration], calibrations_path())
-    done = run_into(tmp_path / "later", *where, "--compilers=eager", "--quick")
-    assert "variation between processes, calibrated on 2026-11-23" in " ".join(done.stdout.split())
-    (record,) = records(tmp_path / "later")
-    assert (record["calibrated"], record["assumed_between_sd"]) == ("2026-11-23", 0.001)

@@ -307,7 +307,7 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
     assert changes.changes[0].verdict is verdict
     assert gate(changes, "regression", "regression:3%") == [threshold < 0.1, 1]
     (line,) = (line for line in head_lines(changes) if line.startswith("Noise of a process"))
-    assert ": 0.60 % of a speedup, assumed or calibrated as in the runs' own reports;" in line
+    assert ": 0.60 % of a speedup, assumed as in the runs' own reports;" in line
 
 
 # -- real processes ---------------------------------------------------------------

@@ -186,16 +186,15 @@ def test_rounds_without_a_common_speedup_are_measured_again_while_time_allows() 
 def test_auto_adds_processes_where_they_close_a_verdict() -> None:
     rng = np.random.default_rng(11)
 
-    def more(center: float, processes: int, *, calibrated: bool = False) -> bool:
+    def more(center: float, processes: int) -> bool:
         logs = rng.normal(center, 0.02, 20 * processes)
         estimate = of(logs, TAU, (20,) * processes if processes > 1 else ())
-        return more_processes(Protocol(), estimate, calibrated=calibrated)
+        return more_processes(Protocol(), estimate)
 
     assert not more(0.4, 1)  # clear after one
     assert more(0.0, 1)
     assert more(0.0, 2)
     assert more(0.4, 2)
-    assert not more(0.4, 2, calibrated=True)
     assert not more(0.0, 5)
     assert not more(math.log(1.02), 10)
     assert not more(math.log(1.0199), 4)  # no affordable number closes it

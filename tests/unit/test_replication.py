@@ -224,14 +224,3 @@ def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process()
     assert first == ("a", "b")
     assert set(later) == {("b",)}
     assert [type(step) for step in run.steps] == [*[Pause] * len(later), Record, Record]
-
-
-def test_a_calibrated_tau_is_not_doubled() -> None:
-    def processes(calibrated: str) -> int:
-        def near(job: Job, candidate: str, number: int) -> Record:
-            record = sampled(job, candidate, number, speedup=1.035, rounds=60, seed="x")
-            return replace(record, calibrated=calibrated, assumed_between_sd=0.005)
-
-        return len(Run(AUTO, near, "a").jobs)
-
-    assert processes("2026-11-23") == 1 < processes("")

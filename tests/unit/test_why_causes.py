@@ -379,19 +379,6 @@ def test_a_compiler_that_is_not_here_is_refused_without_a_flag_that_is_refused_t
         )
 
 
-def test_with_a_damaged_file_of_calibrations_nothing_is_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "torchduet").mkdir()
-    (tmp_path / "torchduet" / "calibrations.json").write_text("{")
-    monkeypatch.setattr("runner.plan.possible.possible_here", lambda _, jobs, **__: jobs)
-    words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", f"--output-dir={tmp_path / 'why'}"]
-    assert main(words) == 2
-    assert "is no file of --calibrate" in capsys.readouterr().err
-    assert not (tmp_path / "why").exists()
-
-
 LOG = """V1124 08:52:48.197000 25015 torch/_inductor/compile_fx.py:1315] {"artifact": {"name": "fx_graph_runnable"}, "x": 0}
 \t
 \timport os

@@ -2,16 +2,14 @@
 
 Memory layout, code alignment and an autotuner's choices are constant within a process, so the rounds of one
 process cannot show how much they matter. The log speedup of a process is ``truth + b``, b from a
-distribution with standard deviation tau. This file holds the only table of assumed values of tau; what
-``--calibrate`` measured on this machine replaces it.
+distribution with standard deviation tau. This file holds the only table of assumed values of tau; the
+processes of a run replace it where there are several. ``benchmarks/tau.py`` makes its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from runner.store.calibrations import Calibration
 
 # The standard deviation of the log speedup between processes of one job, by kind of candidate and mode.
 # Source: the analysis of variance of results/processes-cpu (10 models, 10 processes each, CPU, one thread).
@@ -73,14 +71,6 @@ def tau_mode(mode: str) -> str:
     return "training" if mode == "training" else "inference"
 
 
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """tau of one process. ``calibrated``: the date of the calibration that it is from; "": ``ASSUMED``."""
-
-    sd: float
-    calibrated: str = ""
-
-
 def assumed_tau(
     candidate: str,
     mode: str,
@@ -88,24 +78,17 @@ def assumed_tau(
     short: bool = False,
     several_threads: bool = False,
     control: bool = True,
-    calibration: Calibration | None = None,
-) -> Assumed:
+) -> float:
     """tau of a candidate in a mode, if it is not measured. ``short``: as ``family.is_short`` says.
 
     ``several_threads``: whether the worker may have more than one thread.
-    A kind that the calibration lacks has the largest value of its compilers in this mode and such steps.
     """
     kind, mode = kind_of(candidate, control=control), tau_mode(mode)
-    if calibration is not None:
-        known = {tau.kind: tau.sd for tau in calibration.taus if (tau.mode, tau.short) == (mode, short)}
-        compilers = [sd for name, sd in known.items() if name != "eager"]
-        if kind in known or (kind != "eager" and compilers):
-            return Assumed(known[kind] if kind in known else max(compilers), calibration.date)
     taus = [ASSUMED[kind, mode]]
     if kind != "eager":
         taus += [SHORT_STEP_TAU] if short else []
         taus += [THREADS_TAU[kind]] if several_threads and mode == "training" else []
-    return Assumed(max(taus))
+    return max(taus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

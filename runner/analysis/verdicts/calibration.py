@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -13,7 +14,6 @@ from harness.schema import Record, Scalar
 from runner.analysis.verdicts.between import kind_of, tau_mode
 from runner.analysis.verdicts.decision import Spread, spread_of
 from runner.analysis.verdicts.family import is_short
-from runner.store.calibrations import Calibration, Tau, conditions_of
 
 ONE_SIDED = 0.8
 """The confidence of the upper end of tau that intervals assume. With the best estimate itself, simulated
@@ -24,6 +24,39 @@ NOISIEST = 0.01
 In more noise, tau would be found as 0 or as several percent by chance."""
 TINY = 1e-18  # of a variance
 LARGEST = 10.0  # of tau
+IDENTITY = ("cpu", "device_name", "torch", "threads", "allocator")
+"""The facts of a worker under which a tau holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tau:
+    """The standard deviation of the log speedup between processes, of a kind of candidate in a mode.
+
+    ``short``: of models with a short step of eager on a CPU. ``sd`` is the value that intervals assume;
+    ``low`` and ``high`` are the 95 % interval of the measured one.
+    """
+
+    kind: str
+    mode: str
+    sd: float
+    low: float
+    high: float
+    models: int
+    processes: int  # of all models together
+    short: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """``conditions``: the facts of ``IDENTITY``. ``date``: UTC, such as 2026-11-23."""
+
+    date: str
+    conditions: dict[str, Scalar]
+    taus: tuple[Tau, ...]
+
+
+def conditions_of(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {name: facts.get(name) for name in IDENTITY}
 
 
 def calibrated(records: Sequence[Record]) -> tuple[Calibration, ...]:

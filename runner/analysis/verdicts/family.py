@@ -11,11 +11,10 @@ from harness.devices import of
 from harness.schema import Job, Record, Samples
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, Assumed, assumed_tau
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, assumed_tau
 from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
 from runner.labels import device_labels
 from runner.plan.environments.plan import EAGER, split_candidate
-from runner.store.calibrations import Calibration
 
 FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time
 
@@ -50,32 +49,29 @@ def _estimate(record: Record, spreads: Sequence[Spread]) -> PairedEstimate | Non
 def assumed_of(record: Record) -> float:
     """tau of the record's candidate: that of the record, or today's where the record is older."""
     known = record.assumed_between_sd
-    return assumed_today(record).sd if known is None else known
+    return assumed_today(record) if known is None else known
 
 
-def assumed_today(record: Record, calibration: Calibration | None = None) -> Assumed:
+def assumed_today(record: Record) -> float:
     """tau that the record's samples would get today, whatever the record has."""
     baseline_s = () if record.samples is None else record.samples.baseline_s
-    return assumed_in(record.job, record.candidate, baseline_s, calibration)
+    return assumed_in(record.job, record.candidate, baseline_s)
 
 
-def assumed_in(
-    job: Job, candidate: str, baseline_s: Column, calibration: Calibration | None = None
-) -> Assumed:
+def assumed_in(job: Job, candidate: str, baseline_s: Column) -> float:
     """tau of a candidate of a job over its own baseline, as assumed today. ``baseline_s``: eager's times."""
     compiler = candidate
     if job.environments and candidate in job.candidates:
         compiler, _ = split_candidate(job, candidate)
         if compiler == EAGER:
             # its baseline is the reference environment's eager, another process
-            return Assumed(ASSUMED_ACROSS)
+            return ASSUMED_ACROSS
     return assumed_tau(
         compiler,
         job.case.mode.value,
         short=is_short(job, baseline_s),
         several_threads=job.protocol.threads != 1,
         control=job.baseline_dtype in (None, job.dtype),
-        calibration=calibration,
     )
 
 

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 from harness.settings import Flag, Given
 from runner.cli.actions import (
-    calibrate,
     compare,
     doctor,
     history,
@@ -50,7 +49,6 @@ ACTIONS: tuple[Action, ...] = (
     print_commands,
     visualize,
     doctor,
-    calibrate,
     measure,
     merge,
     compare,

@@ -68,7 +68,6 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from runner.runs.why.explain import NoTimes, with_setting
     from runner.runs.why.handover import TRACE, hand_over
     from runner.runs.why.words import show
-    from runner.store.calibrations import read_calibrations
     from runner.store.run_folder import new_folder
 
     measure_request, asks_why = request
@@ -80,7 +79,6 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
         names = [with_setting(job.candidates[0], tuning(job)[0].settings[0]) for job in jobs]
         tried = tuple(replace(job, candidates=(name,)) for job, name in zip(jobs, names, strict=True))
         possible_here(config, tried, instead=ANOTHER)
-    read_calibrations()  # a file that cannot be used is named before anything is written
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
     whys: list[Why] = []
     try:

@@ -32,7 +32,6 @@ from runner.engine.executors.ahead import FreeMemory, jobs_ahead
 from runner.engine.gate import DeviceGate, Seat, sessions
 from runner.engine.launch import Workers, measure_in_turns
 from runner.engine.worker_start import HostPool, forking_works
-from runner.store.calibrations import Calibration
 
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
 
@@ -197,7 +196,6 @@ class LocalExecutor:
     measure: JobRecords | None = None
     fork: bool = True
     ahead: int | None = 1
-    calibrations: tuple[Calibration, ...] = ()
     hosts: HostPool | None = None
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
@@ -217,7 +215,6 @@ class LocalExecutor:
                 timed=lambda done, pairs: tell(Timed(job=item.job, done=done, pairs=pairs)),
                 stop=stopped,
                 gate=gate,
-                calibrations=self.calibrations,
             )
             workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
             yield from measure_in_turns(item.job, context, log, workers)

@@ -28,7 +28,6 @@ from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.environments.code_folder import copy_code
-from runner.store.calibrations import read_calibrations
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
 ANSWER_S = 5.0
@@ -320,7 +319,6 @@ def measured(order: str) -> Iterator[str]:
             candidates=tuple(task["candidates"]),
             place=Place(logs={"": task["log"]}),
             reproduce=lambda _, names: str(task["reproduce"].get(names[0], "")),
-            calibrations=read_calibrations(),
         )
         workers = Workers(base=worker_base(os.environ, task["threads"], task["path"]))
         with log.open(encoding="utf-8", errors="replace") as output:

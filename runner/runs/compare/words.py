@@ -47,7 +47,7 @@ WORDS = {
 BAD = ("New failures", "Other graph breaks")
 """Lists at which the user must look."""
 MEASURED = "in the intervals of both runs, which had several processes"
-ASSUMED = "assumed or calibrated as in the runs' own reports; several processes (--processes) measure it"
+ASSUMED = "assumed as in the runs' own reports; several processes (--processes) measure it"
 
 
 # -- the head -----------------------------------------------------------------------------
