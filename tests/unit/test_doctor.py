@@ -22,7 +22,7 @@ GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 MEMORY = "MemTotal: 8388608 kB\nMemAvailable: 524288 kB\n"
 
 
-def found(root: Path, files: dict[str, str], **environment: str) -> dict[str, tuple[str, str]]:
+def examined(root: Path, files: dict[str, str], **environment: str) -> dict[str, tuple[str, str]]:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -31,7 +31,7 @@ def found(root: Path, files: dict[str, str], **environment: str) -> dict[str, tu
 
 def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "NVIDIA", ("no such program",))
-    assert found(tmp_path, {"sys/fs/cgroup/cpu.max": "max 100000"}) == {"threads": ("torch's choice", "")}
+    assert examined(tmp_path, {"sys/fs/cgroup/cpu.max": "max 100000"}) == {"threads": ("torch's choice", "")}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_machine_that_tells_nothing_gets_no_advice(tmp_path: Path, monkeypatch
     ],
 )
 def test_what_a_file_says(tmp_path: Path, file: str, text: str, name: str, state: str, advice: str) -> None:
-    shown, says = found(tmp_path, {file: text})[name]
+    shown, says = examined(tmp_path, {file: text})[name]
     assert shown == state
     assert (advice in says) if advice else not says
 
@@ -57,7 +57,7 @@ def test_what_a_file_says(tmp_path: Path, file: str, text: str, name: str, state
 def test_threads_and_users_of_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter((["NVIDIA X, 97 %, Disabled"], ["77, python, 900 MiB"]))
     monkeypatch.setattr(doctor, "_output", lambda *_: next(answers))
-    told = found(tmp_path, {}, OMP_NUM_THREADS="8")
+    told = examined(tmp_path, {}, OMP_NUM_THREADS="8")
     assert "--threads=4" in told["threads"][1]
     assert "-pm 1" in told["GPU"][1]
     assert told["another GPU user"][0] == "77, python, 900 MiB"

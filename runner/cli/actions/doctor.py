@@ -65,8 +65,8 @@ def perform(request: str | None, argv: Sequence[str]) -> int:
     return OK if record.samples is not None else FAILURES
 
 
-def show_facts(console: Console, found: Iterator[Fact]) -> None:
-    for name, state, advice in found:
+def show_facts(console: Console, told: Iterator[Fact]) -> None:
+    for name, state, advice in told:
         console.print(f"{'!' if advice else ' '} {name:22} {state}", markup=False)
         if advice:
             console.print(f"    -> {advice}", markup=False)
