@@ -16,8 +16,8 @@ from harness.tensors import named_tensors
 from harness.workload import Workload
 
 SHOWN = 3  # names in a sentence
-OF_TYPES = re.compile(r"dtype|\btypes?\b|not implemented for '")
-"""What torch's messages about the types of tensors say."""
+OF_TYPES = re.compile(r"(?is)(?=.*(float|double|half|same)).*(dtype|\btypes?\b)|not implemented for '")
+"""What torch's messages say about a type that does not fit another; not about an integer that overflows."""
 
 
 def loss_of_two(loss: Callable[..., Any], target: Any) -> Callable[[Any, Any], Any]:

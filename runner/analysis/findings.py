@@ -289,6 +289,16 @@ NAMED = (
 )
 """Statuses with a rule of their own."""
 
+
+def _not_compiled(comparison: Comparison) -> str:
+    """Which reason is stated; "" if it was compiled."""
+    message = _message(comparison)
+    if comparison.status is not Status.NOT_COMPILED or "RNN" in message:
+        return "recurrent" if comparison.status is Status.NOT_COMPILED else ""
+    bare = message.startswith("nothing of the model reached") and ": " not in message
+    return "unexplained" if bare else "explained"
+
+
 WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
     {
         "unjudged": lambda c: c.status is Status.CANNOT_JUDGE and not _is_random(c),
@@ -296,8 +306,9 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         "coarse": lambda c: is_coarse(c.record),
         "out_of_memory": lambda c: c.status.out_of_memory and not c.record.job.protocol.isolate,
         "out_of_memory_isolated": lambda c: c.status.out_of_memory and c.record.job.protocol.isolate,
-        "not_compiled": lambda c: c.status is Status.NOT_COMPILED and "RNN" not in _message(c),
-        "recurrent": lambda c: c.status is Status.NOT_COMPILED and "RNN" in _message(c),
+        "not_compiled": lambda c: _not_compiled(c) == "explained",
+        "not_compiled_unexplained": lambda c: _not_compiled(c) == "unexplained",
+        "recurrent": lambda c: _not_compiled(c) == "recurrent",
         "could_not_run": lambda c: c.status.counted and not c.passed and c.status not in NAMED,
         "damaged_samples": lambda c: bool(c.record.samples) and c.speedup is None,
         "control_moved": lambda c: c.compiler == CONTROL and c.verdict in (Verdict.FASTER, Verdict.SLOWER),

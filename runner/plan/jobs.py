@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 
 from harness.devices import of, type_of
-from harness.loading.suite_files import cases_of, load_suite
+from harness.loading.suite_files import cases_of, load_suite, suite_names
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Protocol, Setting
 from runner.errors import UsageError, unknown
 from runner.plan.batch_sizes import BATCH_SIZE_FILE
@@ -221,6 +221,10 @@ def _no_model(
     config: RunConfig, mode: Mode, catalog: Catalog, pattern: str, sentences: Sequence[str]
 ) -> UsageError:
     """Why no suite has the model of ``--only``. ``sentences``: what the suites' libraries say."""
+    setting = setting_for(config, config.devices[0], mode)
+    for suite in suite_names():
+        if suite not in config.suites and any(case.name == pattern for case in catalog.cases(suite, setting)):
+            return UsageError(f"--only: {pattern} is a model of {suite}; use --suites={suite}")
     if sentences:
         return UsageError(f"--only: {'; '.join(sentences)}")
 

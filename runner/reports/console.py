@@ -123,7 +123,12 @@ class _Writer:
         for c, what, lines in texts[:SHOWN_TEXTS]:
             self._console.print()
             name = case_name(c.record.job.case)
-            self.cases(f"{name}, {compiler_name(c.compiler)}: {what}", "bold", lines, SHOWN_LINES)
+            self.cases(
+                f"{name} {c.record.job.case.mode.value}, {compiler_name(c.compiler)}: {what}",
+                "bold",
+                lines,
+                SHOWN_LINES,
+            )
         more = len(texts[SHOWN_TEXTS:])
         if more:
             self.paragraph(f"Of {more} more, the reasons are in {self._elsewhere}.", NOTE)

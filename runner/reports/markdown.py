@@ -135,7 +135,8 @@ def _section(part: Section) -> Iterator[MarkdownBlock]:
     brackets = "A verdict in brackets: the speedup does not count."
     yield text(" ".join(filter(None, (f"{rounds}{brackets}", escape(note)))))
     for c in part.comparisons:
-        name = f"{case_name(c.record.job.case)}, {compiler_name(c.compiler)}"
+        case = c.record.job.case
+        name = f"{case_name(case)} {case.mode.value}, {compiler_name(c.compiler)}"
         for what, texts in c.explanations():
             yield folded(escape(f"{name}: {what}"), list_block(texts))
     commands = [plain(c.record.reproduce) for c in part.comparisons if c.record.reproduce]

@@ -117,7 +117,7 @@ def test_the_reasons_of_graph_breaks_have_their_lines_of_code() -> None:
     reasons = "\n".join(f"calls print (model.py:{line}: print(x))" for line in range(1, 6))
     record = make_record(make_job("branch"), metrics={"graph_break_reasons": reasons, "graph_breaks": 5})
     text = printed([record], 80)
-    assert "branch, inductor: graph breaks\n    calls print (model.py:1: print(x))" in text
+    assert "branch training, inductor: graph breaks\n    calls print (model.py:1: print(x))" in text
     assert "model.py:3" in text
     assert "model.py:4" not in text
     assert "and 2 more, all in report.md" in text

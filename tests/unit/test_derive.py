@@ -153,14 +153,23 @@ def test_a_slow_model_is_sent_to_the_lines_that_break_its_graph_where_they_are_k
     assert "change the lines that break the graph." in finding([record], "Slower than eager").advice
 
 
-def test_a_recurrent_model_that_was_not_compiled_says_why_and_is_sent_to_no_empty_log() -> None:
-    message = "nothing of the model reached the compiler: Dynamo does not support RNN, GRU, or LSTM"
+@pytest.mark.parametrize(
+    ("why", "advised"),
+    [
+        (": Dynamo does not support RNN, GRU, or LSTM", ["inductor[dynamo.allow_rnn=True]"]),
+        (": the user's code calls torch.compiler.disable", []),
+        ("", ["TORCH_LOGS"]),
+    ],
+)
+def test_what_was_not_compiled_says_why_and_is_sent_to_no_empty_log(why: str, advised: list[str]) -> None:
+    message = f"nothing of the model reached the compiler{why}"
     record = make_record(make_job(), status=Status.NOT_COMPILED)
     record = replace(record, failure=replace(known(record.failure), message=message))
     warning = finding([record], "Not compiled")
     assert warning.cases[0].endswith(message)
-    assert "allow_rnn" in warning.advice
-    assert "log" not in warning.advice
+    assert [
+        word for word in ("inductor[dynamo.allow_rnn=True]", "TORCH_LOGS") if word in warning.advice
+    ] == advised
 
 
 def test_a_control_that_moved_is_said_first_among_the_timings() -> None:

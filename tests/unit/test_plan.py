@@ -264,3 +264,13 @@ def test_a_batch_size_may_be_of_a_model_of_any_mode_of_the_plan() -> None:
     catalog = by_mode(training="small", inference="small middle")
     changes, selection = Changes(batch_sizes=(("middle", 4),)), Selection(only=("small",))
     assert len(plan(config(modes=BOTH, changes=changes, selection=selection), catalog)) == 2
+
+
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "resnet50"])
+def test_a_model_of_another_suite_is_sent_there(name: str) -> None:
+    """The libraries' own near names are of other models."""
+    catalog = dataclasses.replace(
+        Catalog(), find=lambda _, patterns: dict.fromkeys(patterns, "no such model")
+    )
+    with pytest.raises(UsageError, match=rf"--only: {name} is a model of \w+; use --suites="):
+        plan(config(selection=Selection(only=(name,)), suites=("tiny_gpt",)), catalog)

@@ -162,7 +162,7 @@ def test_explanations_fold_away_under_their_model_and_compiler() -> None:
     }
     record = make_record(make_job("model"), metrics=metrics)
     text = markdown.render(summarize([record]))["report.md"].decode()
-    assert f"<summary>model, {record.candidate}: graph breaks</summary>" in text
+    assert f"<summary>model training, {record.candidate}: graph breaks</summary>" in text
     assert "- unsupported: &lt;b>print&lt;/b>" in text
     assert "- 2x other" in text
     assert "- mm: 5.000 -> 1.500 ms" in text

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
-NO_CONDITION = ("_dir", "_root", "trace.", "debug", "verbose")
-"""Parts of the names of settings that say where torch writes and how much: they change no compiled code."""
+NO_CONDITION = ("_dir", "_root", "trace.", "debug", "verbose", "vec_isa_ok")
+"""Parts of the names of settings of where torch writes, how much, and what it checks: they change no code."""
 
 
 def set_from_outside() -> str:
