@@ -224,19 +224,15 @@ def test_inputs_that_do_not_fit_are_said(inputs: Any, says: str) -> None:
     assert says in failure.message
 
 
-@pytest.mark.parametrize(
-    ("function", "hinted"),
-    [
-        (lambda x, _: x.clamp(0, 300), False),
-        (lambda x, _: x.masked_fill(x > 0, 300), False),
-        (lambda x, _: x.add_(0.5), True),
-        (lambda x, line: torch.nn.functional.linear(x, line.weight), True),
-    ],
-)
-def test_types_are_named_only_where_they_explain_an_error(function: Any, hinted: bool) -> None:
-    inputs = torch.ones(6, 8, dtype=torch.int8)
-    failure = known(record_of(Of(function, nn.Linear(8, 4)), inputs, mode="inference").failure)
-    assert ("all inputs are int8" in failure.message) == hinted, failure.message
+def test_types_are_named_only_where_they_explain_an_error() -> None:
+    def message(function: Any) -> str:
+        model, inputs = Of(function, nn.Linear(8, 4)), torch.ones(6, 8, dtype=torch.int8)
+        return known(record_of(model, inputs, mode="inference").failure).message
+
+    for overflows in (lambda x, _: x.clamp(0, 300), lambda x, _: x.masked_fill(x > 0, 300)):
+        assert "all inputs are int8" not in message(overflows)
+    for mixes in (lambda x, _: x.add_(0.5), lambda x, line: nn.functional.linear(x, line.weight)):
+        assert "all inputs are int8" in message(mixes)
 
 
 def test_inputs_that_a_model_takes_all_the_same_are_noted() -> None:
