@@ -163,7 +163,8 @@ def _output(value: str, typed: Typed) -> str:
     if not file.name:
         raise UsageError(f"--output: {value!r} names no file; write --output-dir={value}")
     typed["output_dir"] = str(PurePath(folder, file.stem) if folder else file.with_suffix(""))
-    return f"--output-dir={typed['output_dir']} here; the CSV files in it have the field's names"
+    testing = "accuracy" if typed.get("accuracy") else "performance"
+    return f"--output-dir={(place := typed['output_dir'])} here; the table is {place}/*_{testing}.csv"
 
 
 def _disable_cudagraphs(value: str, typed: Typed) -> str:

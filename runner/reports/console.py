@@ -16,6 +16,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.parity import MARK
 from runner.labels import case_name
 from runner.reports.closing import closing_lines
+from runner.reports.pages.overview import counts
 from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.curves import curve_tables
 from runner.reports.parts.environments import environment_note, environment_tables
@@ -148,11 +149,11 @@ class _Writer:
 
 def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
     counted = [c for c in part.comparisons if c.record.status.counted]
-    counts = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in compilers(part))
+    rates = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in compilers(part))
     checked = any(c.record.job.protocol.accuracy for c in counted)
     passed = "passed" if checked else "parity not checked; ran"
     yield "; ".join(
-        text for text in (part.rounds, f"{passed}: {counts}", protocol_line(part.comparisons)) if text
+        text for text in (part.rounds, f"{passed}: {rates}", protocol_line(part.comparisons)) if text
     )
     if "torch" in part.environment:  # a worker that could not load the model tells nothing
         yield environment_line(part.environment)
@@ -169,8 +170,10 @@ def _caption(part: Section, table: Table, elsewhere: str) -> Iterator[str]:
 
 
 def _passed(counted: Sequence[Comparison], compiler: str) -> str:
-    own = [c.passed for c in counted if c.compiler == compiler]
-    return f"{sum(own)}/{len(own)}"
+    """``30/40 (wrong results 2, cannot be judged 1, did not run 7)``"""
+    own = [c for c in counted if c.compiler == compiler]
+    kinds = ", ".join(f"{word} {number}" for word, number in counts(c for c in own if not c.passed))
+    return f"{sum(c.passed for c in own)}/{len(own)}" + (f" ({kinds})" if kinds else "")
 
 
 def _style(header: str, text: str) -> str:

@@ -27,7 +27,10 @@ PERFORMANCE = tuple(header for header in OF_PYTORCH if header != "accuracy")
 ACCURACY = tuple(header for header in OF_PYTORCH if header not in FROM_TIMES)
 OF_ACCURACY = (KEY, SIZE, PARITY, RECORD, COMPILATION)
 """The groups of columns in the files of the accuracy check; the others have all groups."""
-RENAMED = {"speedup": "speedup_paired"}  # PyTorch's header means another number
+RENAMED = {
+    "speedup": "speedup_paired",  # PyTorch's header means another number
+    "eager_fallbacks": "fallbacks_to_eager",  # PyTorch's name, read by its check_graph_breaks.py
+}
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:

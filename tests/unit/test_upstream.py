@@ -153,6 +153,13 @@ def test_a_command_of_upstreams_documents_runs_as_typed(command: str) -> None:
     assert str(config.output_dir) == folder
 
 
+@pytest.mark.parametrize(("mode", "table"), [("performance", "performance"), ("accuracy", "accuracy")])
+def test_the_note_says_where_the_table_of_output_is(mode: str, table: str) -> None:
+    _, notes = understood(["--training", f"--{mode}", "--output=reports/x.csv"])
+    says = f"--output: --output-dir=reports/x here; the table is reports/x/*_{table}.csv"
+    assert says in notes
+
+
 @pytest.mark.parametrize("line", ["--visualize_logs --output-dir=R", "--output-dir R --visualize-logs"])
 def test_its_runner_shows_the_folder_of_output_dir_again(line: str) -> None:
     typed, notes = understood(["--suites=torchbench", *line.split(), "--inference"])
