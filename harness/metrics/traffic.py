@@ -48,12 +48,12 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
 
 
 def traffic_counter() -> Any:
-    """A context manager whose ``bytes`` counts the traffic of the operations inside."""
+    """A context manager: ``bytes`` of the traffic of the ``operations`` inside that are no views."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_flatten
 
     class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        bytes = 0
+        bytes, operations = 0, 0
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -63,6 +63,7 @@ def traffic_counter() -> Any:
             results = _storages(tree_flatten(result)[0])
             # a view makes no new storage; an in-place operation does not either, but its schema is mutable
             if func._schema.is_mutable or not results.keys() <= given.keys():  # noqa: SLF001 - torch's name
+                self.operations += 1
                 self.bytes += sum(given.values()) + sum(results.values())
             return result
 
@@ -70,13 +71,14 @@ def traffic_counter() -> Any:
 
 
 def _storages(values: Iterable[Any]) -> dict[int, int]:
-    """Address -> bytes of each dense tensor. An expanded or sliced tensor counts only the bytes it reads."""
+    """Storage -> bytes of each dense tensor. An expanded or sliced tensor counts only the bytes it reads."""
     import torch
 
     sizes: dict[int, int] = {}
     for tensor in values:
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.numel():
             storage = tensor.untyped_storage()
+            key = storage._cdata  # noqa: SLF001 - fake tensors have no address
             size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
-            sizes[storage.data_ptr()] = max(size, sizes.get(storage.data_ptr(), 0))
+            sizes[key] = max(size, sizes.get(key, 0))
     return sizes

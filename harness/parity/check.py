@@ -189,7 +189,7 @@ class Check:
                 self.unjudged.append(name)
             elif ranked[name].figures:
                 self.failures.append((judgment, judgment.words(truth, ranked[name])))
-            elif not (self.checks.spread.get(name) or self._repeats(expected, judgment, again)):
+            elif not (self.checks.is_unsteady(name) or self._repeats(expected, judgment, again)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
             elif name in truth.eager:
                 self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))

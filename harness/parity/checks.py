@@ -32,6 +32,7 @@ from harness.timing.workbench import TOKENS, Results, Workbench, cloned
 
 MOST_EXACT_STEPS = 20  # of fp64: on three kinds of data, on neighbors, and the directions' forwards
 SHARE_OF_TIMEOUT = 0.25
+OF_ROUNDINGS = 1e-3  # share of eager's spread that fp64 may have, if it is of roundings
 DETERMINISTIC = (
     "PyTorch's harness makes eager deterministic for this rule: set CUBLAS_WORKSPACE_CONFIG=:4096:8, and "
     "call torch.use_deterministic_algorithms(True) in the model's code"
@@ -47,9 +48,10 @@ class Checks:
     is used).
     """
 
-    truth: Truth  # of the first call; set by ``open``, as the two below
+    truth: Truth  # of the first call; set by ``open``, as those below
     expected: Expected  # of the first data
     spread: Mapping[str, float]  # distance of two runs of eager, relative to each tensor's size
+    _of_fp64: Mapping[str, float]  # the same of fp64
 
     def __init__(
         self, bench: Workbench, rule: Rule, eager: Variant, drawn: Sequence[str], first_data_only: str = ""
@@ -96,12 +98,22 @@ class Checks:
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
         self.truth = self.expected.truths[0]
+        self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
+        self._of_fp64 = self._spread_of_fp64() if any(self.spread.values()) else {}
         if self._exact_is_slow:
             self._exact = None
-        self.spread = {name: _distance(self.truth, name, second) for name in {*first, *second}}
         if noisy:
             self._others[True] = self._expect_on(eager, weights=True)
         self._exact = None  # frees its memory
+
+    def _spread_of_fp64(self) -> Mapping[str, float]:
+        """Of two fp64 runs, which add in another order, too, where a card does; {} without fp64."""
+        exact, row = self._exact, self.expected.exact
+        again = self._in_fp64(FIRST_DATA, partial(self.bench.run, exact)) if exact and row else None
+        if row is None or again is None:
+            return {}
+        truth = Truth.of(self.rule, None, row.results[0])
+        return {name: _distance(truth, name, again) for name in row.results[0]}
 
     def other(self, *, weights: bool) -> Expected | str:
         """The calls on other data (without other ``weights``: made when asked), or why there are none."""
@@ -248,14 +260,22 @@ class Checks:
             return not any(self.spread.values())
         return all(spread <= self._allowed_spread(name) for name, spread in self.spread.items())
 
+    def is_unsteady(self, name: str) -> bool:
+        """Whether eager's two runs differ in this tensor, or another of its family; of a part, in values."""
+        family = family_of(name) if name in self.truth.eager else "value"
+        return any(spread for other, spread in self.spread.items() if family_of(other) == family)
+
     def _allowed_spread(self, name: str) -> float:
         """Other noise than that of roundings widens the limit, too: it may be fine at most.
 
-        A gradient that cancels to roundings may differ as noise does.
+        Roundings, and a gradient that cancels to them, may differ as noise does. Two results may have errors
+        of opposite signs.
         """
         if name not in self.truth.eager:
             return -math.inf
         limit = self.truth.limit(name, "size")
+        if self._of_fp64.get(name, math.inf) <= OF_ROUNDINGS * self.spread[name]:
+            return 2 * limit
         if self.truth.is_noise(name) and family_of(name) != "value":
             return limit
         return max(self.rule.delta, min(limit, FINE))

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from harness.parity.measure import is_exact_kind, same_bits
-from harness.parity.rule import Truth, judge
+from harness.parity.rule import GARBAGE, Truth, judge
 from harness.schema import TensorError
 from harness.tensors import Tensors, named_tensors
 from harness.timing.step import Variant
@@ -39,6 +39,7 @@ class _Kept:
 
     truth: Truth
     names: frozenset[str]
+    unsteady: frozenset[str]  # in which eager's two runs differ
     samples: dict[int, Tensors] = field(default_factory=dict)
     looks: int = 0  # at calls in a row: samples of one step, without others between them
     worst: TensorError | None = None
@@ -55,7 +56,8 @@ class Watch:
         truth = replace(checks.truth, exact=None, eager=results, lost=())
         steady = (name for name, spread in checks.spread.items() if not spread)
         names = frozenset(steady) if variant.rewinds else checks.expected.repeated
-        self._kept[variant] = _Kept(truth, names)
+        unsteady = frozenset(name for name, spread in checks.spread.items() if spread)
+        self._kept[variant] = _Kept(truth, names, unsteady)
 
     def moved(self, variant: Variant, copy: Variant) -> None:
         """``copy`` takes the place of ``variant``, whose results it must repeat."""
@@ -96,7 +98,8 @@ class Watch:
         """The tensor of ``now`` that exceeds its limit most; None if no tensor exceeds it."""
         if variant not in self._kept:
             return None
-        return _furthest(self._kept[variant].truth, now, "after the timed rounds, from before")
+        kept = self._kept[variant]
+        return _furthest(kept.truth, now, "after the timed rounds, from before", kept.unsteady)
 
 
 def _of_gradients(variant: Variant, names: Collection[str]) -> Tensors:
@@ -120,7 +123,8 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
     return values.flatten()[places.to(values.device)]
 
 
-def _furthest(truth: Truth, now: Tensors, when: str) -> TensorError | None:
+def _furthest(truth: Truth, now: Tensors, when: str, unsteady: Collection[str] = ()) -> TensorError | None:
+    """The worst tensor. What is unsteady crosses kinks, too: it fails far beyond its limit."""
     errors = []
     for name, before in truth.eager.items():
         here = now.get(name)
@@ -128,7 +132,8 @@ def _furthest(truth: Truth, now: Tensors, when: str) -> TensorError | None:
             continue
         judgment = judge(truth, name, here, 0)
         # two results may have errors of opposite signs
-        limit = 2 * judgment.limits.get("size", 0.0) + truth.rule.unit * is_exact_kind(before)
+        times = GARBAGE if name in unsteady else 2.0
+        limit = times * judgment.limits.get("size", 0.0) + truth.rule.unit * is_exact_kind(before)
         if not judgment.form and judgment.error.size <= limit:
             continue
         judgment = replace(judgment, limits={**judgment.limits, "size": limit})

@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 from unittest import mock
@@ -32,6 +33,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from harness.loading.suite_files import load_suite, suite_names
 from harness.schema import Case, Mode, Setting
 from harness.tensors import map_tensors, named_tensors
+from harness.workload import Workload
 
 PLACE = "meta"
 LONGEST = 300
@@ -48,6 +50,17 @@ def cases_of(suite: str) -> tuple[Case, ...]:
 
 def error_of(case: Case) -> str | None:
     """Why a step of this case cannot run on the device, as a sentence; None if it can."""
+    with faked(case.suite):
+        try:
+            elsewhere = _in_either_type(case)
+        except Exception as error:  # whatever a model raises
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
+    return f"on the CPU: {', '.join(elsewhere[:3])}" if elsewhere else None
+
+
+@contextmanager
+def faked(suite: str) -> Iterator[None]:
+    """Models of this suite are built, and run, with fake tensors."""
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -55,14 +68,9 @@ def error_of(case: Case) -> str | None:
         stack.enter_context(
             mock.patch("torch.nn.init._no_grad_trunc_normal_", lambda tensor, *_, **__: tensor)
         )
-        stack.enter_context(_with_drop_rates(case.suite))
-        fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-        stack.enter_context(fake)
-        try:
-            elsewhere = _in_either_type(case)
-        except Exception as error:  # whatever a model raises
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
-    return f"on the CPU: {', '.join(elsewhere[:3])}" if elsewhere else None
+        stack.enter_context(_with_drop_rates(suite))
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()))
+        yield
 
 
 def _in_either_type(case: Case) -> list[str]:
@@ -77,13 +85,8 @@ def _in_either_type(case: Case) -> list[str]:
 
 def _step(case: Case, cast: torch.dtype | None) -> list[str]:
     """Runs the step. The names of results that are not on the device."""
-    workload = load_suite(case.suite).build(case)
-    module = workload.module.train(case.mode is Mode.TRAINING)
-    _move(module, cast)
-    given = map_tensors(
-        (workload.args, dict(workload.kwargs), workload.target), lambda tensor: _moved(tensor, cast)
-    )
-    args, kwargs, target = given
+    workload = moved(case, PLACE, cast)
+    module, args, kwargs, target = workload.module, workload.args, workload.kwargs, workload.target
     with torch.set_grad_enabled(case.mode is Mode.TRAINING):
         output = module(*args, **kwargs)
     results = dict(named_tensors(output, "output"))
@@ -98,22 +101,31 @@ def _step(case: Case, cast: torch.dtype | None) -> list[str]:
     return [name for name, tensor in results.items() if tensor.device.type != PLACE]
 
 
-def _moved(tensor: torch.Tensor, cast: torch.dtype | None) -> torch.Tensor:
+def moved(case: Case, place: str, cast: torch.dtype | None) -> Workload:
+    """The case's workload, cast and on the device, in its mode."""
+    workload = load_suite(case.suite).build(case)
+    _move(workload.module.train(case.mode is Mode.TRAINING), place, cast)
+    given = workload.args, dict(workload.kwargs), workload.target
+    args, kwargs, target = map_tensors(given, lambda tensor: _moved(tensor, place, cast))
+    return replace(workload, args=args, kwargs=kwargs, target=target)
+
+
+def _moved(tensor: torch.Tensor, place: str, cast: torch.dtype | None) -> torch.Tensor:
     kind = cast if cast is not None and tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to(PLACE, kind).requires_grad_(tensor.requires_grad)
+    return tensor.detach().to(place, kind).requires_grad_(tensor.requires_grad)
 
 
-def _move(module: nn.Module, cast: torch.dtype | None) -> None:
+def _move(module: nn.Module, place: str, cast: torch.dtype | None) -> None:
     """As ``module.to``, which cannot move fake tensors: parameters and buffers, and nothing else."""
     known: dict[int, Any] = {}
     for part in module.modules():
         for name, parameter in list(part._parameters.items()):
             if parameter is not None:
-                moved = nn.Parameter(_moved(parameter, cast), parameter.requires_grad)
+                moved = nn.Parameter(_moved(parameter, place, cast), parameter.requires_grad)
                 part._parameters[name] = known.setdefault(id(parameter), moved)
         for name, buffer in list(part._buffers.items()):
             if buffer is not None:
-                part._buffers[name] = known.setdefault(id(buffer), _moved(buffer, cast))
+                part._buffers[name] = known.setdefault(id(buffer), _moved(buffer, place, cast))
 
 
 class _Rate(float):

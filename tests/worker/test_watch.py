@@ -11,6 +11,7 @@ from torch import nn
 
 from harness.parity.calls import Expected, Row
 from harness.parity.data import FIRST_DATA
+from harness.parity.rule import DELTA
 from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
 from harness.workload import Workload
@@ -172,11 +173,11 @@ def test_eager_takes_more_steps_only_where_they_may_explain_a_change(n: int, *, 
 # -- by itself ------------------------------------------------------------------------------------
 
 
-def watching(values: torch.Tensor, **more: torch.Tensor) -> tuple[Watch, Any]:
+def watching(values: torch.Tensor, spread: float = 0.0, **more: torch.Tensor) -> tuple[Watch, Any]:
     watch, variant = Watch(), Mock(rewinds=False, drifts=False)
     results = {"output": values, **more}
     expected = Expected(data=FIRST_DATA, truths=[truth_of(None, results)], eager=Row())
-    checks = Mock(expected=expected, truth=expected.truths[0], spread={})
+    checks = Mock(expected=expected, truth=expected.truths[0], spread={"output": spread})
     watch.remember(variant, results, checks)
     return watch, variant
 
@@ -189,6 +190,16 @@ def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: pytest.MonkeyPatc
     for steps in (1, 1, 4, *[1] * (LOOKS + 5)):  # two looks do not count: others came between
         watch.look(variant, (None, values), steps)
     assert looked.call_count == 2 + LOOKS
+
+
+@pytest.mark.parametrize(("spread", "times", "seen"), [(0.0, 3, True), (1e-7, 3, False), (1e-7, 40, True)])
+def test_what_eager_does_not_repeat_has_changed_only_far_beyond_its_limit(
+    spread: float, times: float, *, seen: bool
+) -> None:
+    values = drawn(64).float()
+    watch, variant = watching(values, spread)
+    error = watch.changed(variant, {"output": values * (1.0 + times * DELTA)})
+    assert (error is not None) is seen
 
 
 def test_nan_that_stays_nan_is_no_change() -> None:
