@@ -190,20 +190,20 @@ def outcomes(words: str, suite: str, case: Case, dtype: str) -> Iterator[Outcome
     with emulated(words, others):
         session = Session(job, lambda _: None, compilers={name: partial(compiler, name) for name in names})
         session.open()
-        found = {}
+        verdicts = {}
         for name in names:
             try:
                 status, parity, *_ = session.prepare(name)
             except JobFailed as failed:
-                found[name] = {"status": failed.status.value, "why": failed.failure.message}
+                verdicts[name] = {"status": failed.status.value, "why": failed.failure.message}
                 continue
             worst = parity.worst if parity is not None and parity.failed else None
-            found[name] = {"status": status.value, "spread": parity.eager_spread, "used": parity.used}
-            found[name] |= {"why": f"{worst.name}: {worst.failure}" if worst else parity.unjudged}
+            verdicts[name] = {"status": status.value, "spread": parity.eager_spread, "used": parity.used}
+            verdicts[name] |= {"why": f"{worst.name}: {worst.failure}" if worst else parity.unjudged}
         session.warm_up()
         session.measure(1)
         changed, _, _ = session.finish()
-    for name, given in found.items():
+    for name, given in verdicts.items():
         error = changed.get(BASELINE) or changed.get(name)
         words_of_error = f"{error.name}: {error.failure}" if error else ""
         yield Outcome(

@@ -1,12 +1,19 @@
 """What a card does to parity, emulated, and what a step should be bound by (``tests.gpu.predicted``)."""
 
+from dataclasses import replace
+from typing import cast
+
 import pytest
 import torch
+from torch import nn
 
-from harness.schema import Mode
+from harness.parity.check import FINE
+from harness.schema import Mode, Status
+from harness.workload import Workload
+from tests.factories import known
 from tests.gpu import predicted
 from tests.worker import emulated
-from tests.worker.planted import case_of
+from tests.worker.planted import Of, case_of, opened, right, with_fault, workload
 
 
 @pytest.mark.parametrize(
@@ -15,12 +22,12 @@ from tests.worker.planted import case_of
 def test_an_emulation_changes_roundings_alone(words: str, *, same: bool) -> None:
     left, right = torch.randn(2, 64, 64).unbind()
     exact = left.double() @ right.double()
-    found = [left @ right]
+    products = [left @ right]
     for mode in emulated.modes(words, torch.Generator().manual_seed(1)):
         with mode:
-            found.append(left @ right)
-    assert torch.equal(found[0], found[-1]) is same
-    assert (found[-1] - exact).abs().max() < 0.05
+            products.append(left @ right)
+    assert torch.equal(products[0], products[-1]) is same
+    assert (products[-1] - exact).abs().max() < 0.05
 
 
 def test_sums_come_in_another_order_each_time_and_mean_the_same() -> None:
@@ -46,12 +53,32 @@ def test_sums_come_in_another_order_each_time_and_mean_the_same() -> None:
 @pytest.mark.parametrize(("words", "dtype"), [("unsteady", "bfloat16"), ("tf32", "tf32")])
 def test_right_candidates_are_judged_and_pass(words: str, dtype: str) -> None:
     case = case_of("tiny_gpt", "MLP_addition", Mode.TRAINING)
-    found = {o.candidate: o for o in emulated.outcomes(words, "tiny_gpt", case, dtype)}
-    assert {name: o.status for name, o in found.items() if name != "truncated"} == {
+    verdicts = {o.candidate: o for o in emulated.outcomes(words, "tiny_gpt", case, dtype)}
+    assert {name: o.status for name, o in verdicts.items() if name != "truncated"} == {
         name: "pass" for name in emulated.RIGHT[words] if name != "truncated"
     }
-    assert not any(o.changed for o in found.values())
-    assert (found[emulated.RIGHT[words][0]].spread > 0.0) is (words == "unsteady")
+    assert not any(o.changed for o in verdicts.values())
+    assert (verdicts[emulated.RIGHT[words][0]].spread > 0.0) is (words == "unsteady")
+
+
+@pytest.mark.parametrize(
+    ("also_fp64", "status"), [(False, Status.PASS), (True, Status.EAGER_TWO_RUNS_DIFFER)]
+)
+def test_eagers_runs_may_differ_more_where_those_of_fp64_do_not(*, also_fp64: bool, status: Status) -> None:
+    """Then it is roundings that differ: a card adds in any order."""
+    generator = torch.Generator().manual_seed(0)
+
+    def forward(x: torch.Tensor, line: nn.Module) -> torch.Tensor:
+        loud = 0.02 * (also_fp64 or x.dtype is not torch.float64)
+        return cast("torch.Tensor", line(x) * (1.0 + loud * torch.randn(x.shape[0], 8, generator=generator)))
+
+    def unsteady() -> Workload:
+        return replace(workload("mlp"), module=Of(forward, nn.Linear(32, 8)))
+
+    session = opened(unsteady, Mode.INFERENCE, compilers={"planted": with_fault(right)})
+    outcome, parity, *_ = session.prepare("planted")
+    assert known(parity).eager_spread > FINE
+    assert outcome is status
 
 
 def test_a_row_of_the_prediction() -> None:
