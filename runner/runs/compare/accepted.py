@@ -83,5 +83,6 @@ def without_accepted(
                 kept["accepted"].append(f"{case} (accepted until {change.expires}: {change.reason})")
             else:
                 kept[kind].append(f"{case} (was accepted until {change.expires}: {change.reason})")
-        judged.append(replace(result, **{kind: tuple(cases) for kind, cases in kept.items()}))
+        cases, undecided, allowed = map(tuple, kept.values())
+        judged.append(replace(result, cases=cases, open=undecided, accepted=allowed))
     return judged
