@@ -184,12 +184,6 @@ def test_the_comparison_is_the_summary_and_its_code_is_that_of_the_job(job: Job,
     assert job.step("verdict", OPEN="warn").returncode == int(code) % 3
 
 
-def test_accepted_changes_are_those_of_the_pull_request(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(job.inputs, "accept", "ci/accepted changes.toml")
-    compared(job)
-    assert f" --accept={job.folder}/workspace/ci/accepted changes.toml --format=md" in job.calls[-1]
-
-
 def test_a_long_comparison_is_cut_between_characters(job: Job) -> None:
     compared(job, changes="±" * 60_000)
     body = (job.folder / "temp" / "torchduet" / "comment.md").read_bytes()

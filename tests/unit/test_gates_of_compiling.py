@@ -1,4 +1,4 @@
-"""The gates on compile time, memory and recompilations, in a comparison and in a run; and ``--accept``."""
+"""The gates on compile time, memory and recompilations, in a comparison and in a run."""
 
 import random
 import re
@@ -14,12 +14,10 @@ from runner.cli.actions.compare import code_of
 from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
-from runner.runs.compare.accepted import Accepted, accepted_in, without_accepted
 from runner.runs.compare.changes import RunChanges
 from runner.runs.compare.gates import Gate, GateResult, gates_asked
 from runner.runs.compare.load import load
 from runner.runs.compare.of_run import gates_of_run, run_result
-from tests.command_line import refused
 from tests.factories import compiled_cold, known, make_environments, make_job, make_record, with_samples
 from tests.unit.test_changes import MODELS, compared, gated, write
 from tests.unit.test_changes_paired import compared as old_and_new
@@ -65,11 +63,11 @@ def results(records: list[Record], *words: str) -> list[tuple[str, ...]]:
 
 
 def test_a_run_alone_has_gates() -> None:
-    record = make_record(make_job(), memory_ratio=0.8, metrics={"recompiles": 3, "eager_fallbacks": 0})
-    memory, recompiles, fallbacks = results([record], "memory:10%", "recompiles", "eager-fallbacks")
+    record = make_record(make_job(), memory_ratio=0.8, metrics={"recompiles": 3, "graph_breaks": 0})
+    memory, recompiles, breaks = results([record], "memory:10%", "recompiles", "graph-breaks")
     assert memory == ("toys model (training, float32, cpu), inductor: 1.25x of eager's memory",)
     assert recompiles == ("toys model (training, float32, cpu), inductor: 3 recompilations",)
-    assert fallbacks == ()
+    assert breaks == ()
 
 
 @pytest.mark.parametrize(("factor", "failures"), [(1.0, 0), (1.3, 1)])
@@ -132,70 +130,12 @@ def test_a_failure_is_1_without_data_2_and_open_3(answers: str, code: int) -> No
     assert code_of(results, [UsageError("no data")] * answers.count("N")) == code
 
 
-# -- accepted changes ------------------------------------------------------------------------------
-
-FILE = """
-[[accepted]]
-gate = "compile"
-result = "toys slow*"
-reason = "a new pass"
-expires = {expires}
-"""
-GOOD = FILE.format(expires="2027-01-01")
-
-
-def file(folder: Path, text: str) -> Path:
-    path = folder / "accepted.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize(("expires", "passes"), [("2026-11-23", True), ("2026-11-22", False)])
-def test_an_accepted_change_passes_until_its_date(tmp_path: Path, expires: str, passes: bool) -> None:
-    accepted = accepted_in(file(tmp_path, FILE.format(expires=expires)))
-    result = GateResult(gate=Gate(kind="compile"), title="t", cases=("toys slow: 1.3x", "toys other: 1.3x"))
-    (judged,) = without_accepted([result], accepted, TODAY)
-    if passes:
-        assert judged.cases == ("toys other: 1.3x",)
-        assert judged.accepted == (f"toys slow: 1.3x (accepted until {expires}: a new pass)",)
-    else:
-        assert judged.cases[0] == f"toys slow: 1.3x (was accepted until {expires}: a new pass)"
-    (undecided,) = without_accepted([replace(result, cases=(), open=result.cases)], accepted, TODAY)
-    assert (undecided.open, undecided.accepted) == (judged.cases, judged.accepted)
-    other = replace(result, gate=Gate(kind="memory"))
-    assert without_accepted([other], accepted, TODAY) == [other]
-
-
 @pytest.mark.parametrize("words", ["memory:10%", "recompiles"])
 def test_a_gate_of_a_run_without_its_data_is_refused(words: str) -> None:
     record = make_record(make_job())
     (gate,) = gates_of_run([words], RunConfig())
     with pytest.raises(UsageError, match="no result that passed has the data for this gate"):
         run_result(summarize([replace(record, metrics={})]), gate)
-
-
-def test_brackets_of_a_line_that_a_gate_printed_are_text() -> None:
-    line = "toys m, inductor[freezing=True]: 1.31x [1.21, 1.42] of the time"
-    entry = Accepted(gate="compile", result=line, reason="", expires=TODAY)
-    assert entry.allows("compile", line)
-    assert not entry.allows("compile", line.replace("[freezing=True]", "f"))
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[[accepted", "is no TOML"),
-        ("", "must hold tables [[accepted]], and nothing else"),
-        ("[[accepted]]\ngate = 'compile'", "entry 1 of"),
-        (FILE.format(expires="'2027-01-01'"), "expires must be a date without quotes, such as 2027-03-31"),
-        (GOOD.replace("a new pass", " "), "reason must be a text that is not empty"),
-        (GOOD.replace('"compile"', '"compiles"'), "there is no gate called 'compiles'"),
-    ],
-)
-def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    with refused(sentence, "--accept: ") as error:
-        accepted_in(file(tmp_path, text))
-    assert "accepted.toml" in str(error.value)
 
 
 # -- two environments of one run (RUN@ENV), and what Dynamo captured ---------------------------
@@ -265,11 +205,7 @@ def counted(**metrics: int) -> list[Record]:
 @pytest.mark.parametrize(
     ("metric", "before", "after", "said"),
     [
-        ("calls_captured", 90, 60, ["90 -> 60 captured calls"]),
-        ("calls_captured", 90, 90, []),
-        ("calls_captured", 90, 95, []),
-        ("eager_fallbacks", 0, 2, ["0 -> 2 eager fallbacks"]),
-        ("eager_fallbacks", 2, 0, []),
+        ("graph_breaks", 0, 2, ["0 -> 2 graph breaks"]),
         ("recompiles", 0, 2, ["0 -> 2 recompilations"]),
     ],
 )
@@ -285,7 +221,6 @@ def test_a_count_that_became_worse_fails(
     ("gate", "sentence"),
     [
         ("compile", "--fail-on compile: .*compiled several times: --compile-runs"),
-        ("eager-fallbacks", "no shared result has the number of eager fallbacks in both"),
         ("time:5%", "two environments of one run"),
     ],
 )

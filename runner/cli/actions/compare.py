@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,16 +32,10 @@ FAIL_ON = flag(
     "--fail-on=WHAT",
     group=Group.ACTIONS,
     listed=True,
-    help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks, "
-    "eager-fallbacks; with --compare also on regression[:5%%], time[:5%%], parity, calls-captured or "
-    "difference; 3 where that is open: docs/HOWTO.md",
+    help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks; "
+    "with --compare also on regression[:5%%], time[:5%%] or parity; 3 where that is open: docs/HOWTO.md",
 )
-ACCEPT = flag(
-    "--accept=FILE",
-    group=Group.ACTIONS,
-    help="with --fail-on: changes that pass until a date, each with its reason: docs/HOWTO.md",
-)
-FLAGS = (COMPARE, FAIL_ON, ACCEPT)
+FLAGS = (COMPARE, FAIL_ON)
 FORMATS = ("console", "json", "md")
 
 
@@ -55,7 +48,6 @@ class CompareRequest:
     formats: frozenset[str]
     fail_on: tuple[str, ...]
     output_dir: Path | None
-    accept: Path | None = None
 
 
 def parse(given: Given) -> CompareRequest:
@@ -71,14 +63,12 @@ def parse(given: Given) -> CompareRequest:
         )
     if os.path.realpath(first) == os.path.realpath(second):
         raise UsageError(f"--compare: {first} is named twice; name two runs")
-    fail_on = listed(FAIL_ON.long, given.get(FAIL_ON.key, ()))
     return CompareRequest(
         first=first,
         second=second,
         formats=formats,
-        fail_on=fail_on,
+        fail_on=listed(FAIL_ON.long, given.get(FAIL_ON.key, ())),
         output_dir=output_dir,
-        accept=Path(given[ACCEPT.key]) if fail_on and ACCEPT.key in given else None,
     )
 
 
@@ -87,7 +77,6 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.reports.parts.grid import say
-    from runner.runs.compare.accepted import accepted_in, without_accepted
     from runner.runs.compare.changes import changes_between
     from runner.runs.compare.gates import gate_results, gates_asked
     from runner.runs.compare.load import load
@@ -95,10 +84,8 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     from runner.store.run_folder import write_asked
 
     gates, console = gates_asked(request.fail_on), Console()
-    accepted = accepted_in(request.accept) if request.accept is not None else ()
     changes = changes_between(load("--compare", request.first), load("--compare", request.second))
-    outcomes, refusals = gate_results(changes, gates)
-    results = without_accepted(outcomes, accepted, datetime.now(timezone.utc).date())
+    results, refusals = gate_results(changes, gates)
     if "console" in request.formats:
         print_changes(changes, results, console)
     for name, render in (("json", render_json), ("md", render_markdown)):

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
 from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
-from runner.cli.actions.compare import ACCEPT, FAIL_ON, code_of
+from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
 from runner.cli.formats import FORMAT, formats_asked
 from runner.errors import UsageError
@@ -31,13 +30,12 @@ from runner.plan.settings import listed, read, row_at, value_of, words
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.runs.compare.accepted import Accepted
     from runner.runs.compare.gates import Gate
     from runner.store.run_folder import RunFolder
 
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
-ALSO = (FAIL_ON, ACCEPT)  # flags of another action
+ALSO = (FAIL_ON,)  # a flag of another action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,6 @@ class MeasureRequest:
     where: Where
     formats: frozenset[str] | None  # None: all
     gates: tuple[Gate, ...] = ()
-    accepted: tuple[Accepted, ...] = ()
     notes: tuple[str, ...] = ()  # on the flags
 
 
@@ -58,12 +55,10 @@ def parse(given: Given) -> MeasureRequest:
         request = planned(given)
         if FAIL_ON.key not in given:
             return request
-        from runner.runs.compare.accepted import accepted_in
         from runner.runs.compare.of_run import gates_of_run
 
         gates = gates_of_run(listed(FAIL_ON.long, given[FAIL_ON.key]), request.config)
-        accepted = accepted_in(Path(given[ACCEPT.key])) if ACCEPT.key in given else ()
-        return replace(request, gates=gates, accepted=accepted)
+        return replace(request, gates=gates)
     where, folder = read(Where(), given), Path(given[RESUME.key])
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
 
@@ -99,14 +94,12 @@ def _code_of_gates(request: MeasureRequest, folder: RunFolder, console: Console)
     if not request.gates:
         return OK
     from runner.analysis.derive import summarize
-    from runner.runs.compare.accepted import without_accepted
     from runner.runs.compare.gates import answered
     from runner.runs.compare.of_run import run_result
     from runner.runs.compare.output import print_result
 
     summary = summarize(folder.read().records)
-    outcomes, refusals = answered(request.gates, partial(run_result, summary))
-    results = without_accepted(outcomes, request.accepted, datetime.now(timezone.utc).date())
+    results, refusals = answered(request.gates, partial(run_result, summary))
     for result in results:
         print_result(result, console)
     return code_of(results, refusals)

@@ -14,22 +14,19 @@ from runner.analysis.estimate import Estimate
 from runner.analysis.statistics import false_discovery
 from runner.analysis.verdicts.compiling import by_round, paired_ratio, unpaired_ratio
 from runner.errors import UsageError, unknown
-from runner.labels import counted, plain, reason
+from runner.labels import plain, reason
 from runner.plan.settings import value_of
 from runner.runs.compare.changes import Change, Ending, RunChanges, alike_caches
-from runner.runs.compare.run import OUTSIDE, Difference, Result
+from runner.runs.compare.run import Difference, Result
 
 FLAG = "--fail-on"
 WITH_SHARE = ("regression", "time", "compile", "memory")
 FACTOR = Kind(within(lambda value: value > 0, "a speedup; write for example speedup:1.4"), number_text)
-COUNTS = {  # gate: metric, its name, whether more is worse
-    "graph-breaks": ("graph_breaks", "graph breaks", True),
-    # with as many breaks, fewer calls mean that a part of the model runs eager
-    "calls-captured": ("calls_captured", "captured calls", False),
-    "eager-fallbacks": ("eager_fallbacks", "eager fallbacks", True),
-    "recompiles": ("recompiles", "recompilations", True),
+COUNTS = {  # gate: metric, its name
+    "graph-breaks": ("graph_breaks", "graph breaks"),
+    "recompiles": ("recompiles", "recompilations"),
 }
-KINDS = ("speedup", *WITH_SHARE, "parity", *COUNTS, "difference")
+KINDS = ("speedup", *WITH_SHARE, "parity", *COUNTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +50,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """The result of a gate, which fails if there are ``cases``. ``--accept`` allows those in ``accepted``.
+    """The result of a gate, which fails if there are ``cases``.
 
     ``open``: results of which the data cannot tell whether they are cases.
     """
@@ -62,7 +59,6 @@ class GateResult:
     title: str
     cases: tuple[str, ...]
     open: tuple[str, ...] = ()
-    accepted: tuple[str, ...] = ()
 
 
 def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
@@ -116,24 +112,8 @@ def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
         return replace(fast, title=title if lost else fast.title, cases=(*lost, *fast.cases))
     if gate.kind in COUNTS:
         return _counted(changes, gate)
-    ended = changes.ended(Ending.NEW_FAILURE)
-    if gate.kind == "parity":
-        title = "results that passed before and fail now"
-        return GateResult(gate=gate, title=title, cases=tuple(map(ending, ended)))
-    ended += (*changes.ended(Ending.FIXED), *changes.ended(Ending.OTHER))
-    unlike = [
-        f"{first.title}: measured under other conditions ({differences_text(differences)})"
-        for first, _, differences in changes.mismatches
-    ]
-    unlike += [
-        f"of {counted(count, 'result')}, {name} is {here} in the first run and {there} in the second"
-        for (name, here, there), count in changes.incomparable
-        if name == OUTSIDE
-    ]
-    new = [f"{r.title}: {r.status}, only in the second run" for r in changes.only_second]
-    cases = (*map(ending, ended), *breaks(changes, besides=ended), *unlike, *new)
-    title = "results that are new, or have another status, conditions or number of graph breaks"
-    return GateResult(gate=gate, title=title, cases=cases)
+    cases = tuple(map(ending, changes.ended(Ending.NEW_FAILURE)))
+    return GateResult(gate=gate, title="results that passed before and fail now", cases=cases)
 
 
 def slow(speedups: Sequence[tuple[str, Estimate | None]], gate: Gate) -> GateResult:
@@ -237,17 +217,16 @@ def _larger(changes: RunChanges, gate: Gate) -> GateResult:
 
 def _counted(changes: RunChanges, gate: Gate) -> GateResult:
     """The results whose count became worse. ``UsageError`` if no shared result has it in both runs."""
-    metric, noun, more_is_worse = COUNTS[gate.kind]
+    metric, noun = COUNTS[gate.kind]
     counts = [(c, before, after) for c, before, after in changes.counts(metric) if not c.first.is_control]
     if not counts:
         raise _without_data(gate, f"no shared result has the number of {noun} in both")
     cases = tuple(
         f"{change.first.title}: {before} -> {after} {noun}"
         for change, before, after in counts
-        if (after > before if more_is_worse else after < before)
+        if after > before
     )
-    title = f"results with {'more' if more_is_worse else 'fewer'} {noun} than before"
-    return GateResult(gate=gate, title=title, cases=cases)
+    return GateResult(gate=gate, title=f"results with more {noun} than before", cases=cases)
 
 
 def ending(change: Change) -> str:

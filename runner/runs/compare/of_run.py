@@ -20,7 +20,7 @@ KINDS = (
     "speedup",
     "compile",
     "memory",
-    *(name for name, (_, _, more_is_worse) in COUNTS.items() if more_is_worse),
+    *COUNTS,
 )
 
 
@@ -62,7 +62,7 @@ def _of_records(summary: Summary, gate: Gate, share: float) -> GateResult:
         large = [(name, ratio) for name, ratio in known if ratio < 1 / (1 + share)]
         cases = [f"{name}: {1 / ratio:.2f}x of eager's memory" for name, ratio in large]
     else:
-        metric, noun, _ = COUNTS[gate.kind]
+        metric, noun = COUNTS[gate.kind]
         title = f"results with {noun}"
         known = [(name, count) for name, c in passed if (count := c.number(metric)) is not None]
         cases = [f"{name}: {count:.0f} {noun}" for name, count in known if count]

@@ -65,8 +65,6 @@ def print_result(result: GateResult, console: Console) -> None:
     _print_cases(console, words, result.cases, bad=bool(count))
     if result.open:
         _print_cases(console, f"    {OPEN}: {len(result.open)}", result.open, bad=False)
-    for case in result.accepted:
-        say(console, f"    {case}", NOTE)
 
 
 def _print_cases(console: Console, title: str, cases: Sequence[str], *, bad: bool) -> None:
@@ -99,8 +97,8 @@ def _blocks(changes: RunChanges, results: Sequence[GateResult]) -> Iterator[Mark
         failed = len(result.cases)
         mark = ":x:" if failed else ":grey_question:" if result.open else ":white_check_mark:"
         yield text(f"{mark} **{escape(f'{result.gate.words} ({result.title}: {failed})')}**")
-        if result.cases or result.accepted:
-            yield list_block((*result.cases, *result.accepted))
+        if result.cases:
+            yield list_block(result.cases)
         if result.open:
             yield text(escape(f"{OPEN}: {len(result.open)}"))
             yield list_block(result.open)
@@ -128,7 +126,6 @@ def render_json(changes: RunChanges, results: Sequence[GateResult]) -> str:
             "failed": bool(r.cases),
             "cases": r.cases,
             "open": r.open,
-            "accepted": r.accepted,
         }
         for r in results
     ]
