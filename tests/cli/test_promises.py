@@ -1,0 +1,155 @@
+"""One command for each thing that README, HOWTO, STUDIES and upstream's flags promise, and what it must say.
+
+Workers answer at once (``instant.py``) but for ``--why`` and ``--tune``. Other measurements of models stand
+beside this file: the models, compilers and metrics of people (``test_own_*``, ``test_howto``), ``--envs``,
+``--compile-runs``, ``--start-up``, ``--shapes`` (``test_compile_runs``), ``--localize``, Ray.
+"""
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import ROOT, TOYS, runner
+from tests.cli.instant_runs import FLAGS, Server
+from tests.command_line import ran
+
+HERE = "-n6 --processes=1 -dcpu --output-dir={new}"
+ONE = f"--suites=tests/suites/instant.py --only=one {HERE}"
+OPEN = r"one training float32, inductor: inconclusive \(processes\), 1\.00x \[0\.95,\s+1\.05\], parity pass"
+BOTH = "results/matrix-cpu results/matrix-cpu/again"
+
+# {new}: an empty folder; {run}: a finished run. Then the exit code, and what is printed
+MEASURED = [
+    ("--training --compilers=eager,inductor " + ONE, 0, r"A/A.*1\.000x \[0\.995, 1\.005\] same.*" + OPEN),
+    (
+        "--training --inference --dtypes=float32,bfloat16 --compilers=inductor " + ONE,
+        0,
+        "one inference bfloat16",
+    ),
+    ("--training --inductor " + ONE.replace("processes=1", "processes=2"), 0, r"inductor: \w+.* \[0\.97"),
+    ("--training --inductor --optimizer=adamw " + ONE, 0, "a step of adamw"),
+    ("--training --inductor --parity=field " + ONE, 0, OPEN),
+    ("--training '--compilers=inductor,inductor[epilogue_fusion=False]' " + ONE, 0, r"fusion=False\]:"),
+    ("--inference --inductor --sweep 'batch=1:4:*2' " + ONE, 0, r"over batch 1 to 4: faster at 0.*3/3 pass"),
+    ("--inference --inductor --sweep threads=1,2 " + ONE, 0, r"over threads 1 to 2: .* 2/2 pass"),
+    ("--training --inductor --fail-on=speedup:1.4 " + ONE, 1, r"speedup:1\.4: FAILED"),
+    ("--training --inductor --fail-on=speedup:0.8 " + ONE, 0, r"speedup:0\.8: passed"),
+    ("--training --inductor --format=csv,json,md " + ONE, 0, r"inductor: pass, 6 rounds\nFiles: \S+/new\n$"),
+    (
+        "--training --inductor --total-partitions=2 --partition-id=1 " + ONE,
+        0,
+        "part 1 of 2: the plan has 1 job",
+    ),
+    (
+        "--inference --compilers=inductor --only=layer_norm --suites=ops " + HERE,
+        0,
+        "layer_norm .*parity pass",
+    ),
+    (
+        "--generate --compilers=inductor --only=DistillGPT2 --suites=huggingface " + HERE,
+        0,
+        "generate float32, inductor",
+    ),
+]
+FINISHED = [
+    ("--visualize-logs={run}", 0, OPEN),
+    ("--visualize-logs={run} --format=md,csv,json,html", 0, r"Report: \S+/report\.html"),
+    (f"--compare {BOTH}", 0, "inductor"),
+    (f"--compare {BOTH} --format=md", 0, r"\| *inductor"),
+    (f"--compare {BOTH} --fail-on=parity,graph-breaks,recompiles", 0, "graph-breaks"),
+    (f"--compare {BOTH} --fail-on=regression:5%", 3, "regression:5 %: open"),
+    ("--history={run}/..", 0, r"inductor: 3 of 3 passed.*index\.html"),
+    ("--resume={run}", 0, OPEN),
+    ("--merge {run} {run}/../part --output-dir={new}", 0, r"inference, float32, cpu +inductor .*3/3"),
+    ("--list --suites=tiny_gpt --training", 0, "GPT_150k .*batch 8 of 64"),
+    (
+        "--list --suites=tiny_gpt,huggingface,timm_models,ops --inference",
+        0,
+        "BertForMaskedLM.*lcnet_050.*layer_norm",
+    ),
+    ("--list-compilers", 0, r"inductor +yes.*torchscript +yes"),
+    ("--print-run-commands --suites=tiny_gpt --training --inductor", 0, "--only=MLP_addition --scale=small"),
+    ("doctor", 0, "Eager against itself"),
+]
+UPSTREAM = [
+    (
+        "--inference --inductor --accuracy --suites=huggingface --only BertForMaskedLM " + HERE,
+        0,
+        "parity pass",
+    ),
+    (
+        "--performance --training --float32 --backend=inductor --suites=timm_models --only lcnet_050 " + HERE,
+        0,
+        "1.00x",
+    ),
+    ("--inference --inductor --cold-start-latency " + ONE, 0, "inductor: inconclusive"),
+    ("--inference --inductor --dynamic-shapes " + ONE, 0, "inductor: inconclusive"),
+    (
+        "--inference --inductor_compile_mode=reduce-overhead --inductor " + ONE,
+        0,
+        "inductor_reduce_overhead: inc",
+    ),
+    ("--inference --speedup-ts " + ONE, 0, "torchscript: inconclusive"),
+    ("--inference --overhead " + ONE, 0, "dynamo_eager: inconclusive"),
+    ("--inference --nothing " + ONE, 0, r"eager \(A/A\): same, 1\.00x"),
+    ("--inference --inductor -f --ci --timing --verbose --output={new}.csv " + ONE, 0, "note: --ci"),
+    ("--inference --quantization=int8dynamic " + ONE, 2, "torchao is not installed"),
+    ("--inference --inductor --part=3 " + ONE, 2, "--part is not supported: --model"),
+]
+
+
+@pytest.fixture(scope="module")
+def finished(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    server.light = False
+    parts = {"run": FLAGS, "part": ("--inference", *FLAGS[1:])}
+    for name, words in parts.items():
+        ended = server.run(*words, "--processes=1", "--format=console,csv", f"--output-dir={folder / name}")
+        assert ended.code == 0, ended.printed
+    return folder / "run"
+
+
+@pytest.mark.series
+@pytest.mark.parametrize(("command", "code", "says"), [*MEASURED, *FINISHED, *UPSTREAM])
+def test_a_promise(
+    server: Server, finished: Path, tmp_path: Path, command: str, code: int, says: str
+) -> None:
+    ended = server.run(*shlex.split(command.format(new=tmp_path / "new", run=finished)))
+    assert ended.code == code, ended.printed
+    assert re.search(says, ended.printed, re.DOTALL), ended.printed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--why --compilers=aot_eager", "What it is not"),
+        ("--tune --compilers=inductor", "What to try.*Keep: "),
+    ],
+)
+def test_why_and_tune(tmp_path: Path, words: str, says: str) -> None:
+    more = (f"--suites={TOYS}", "--only=linear", "--inference", "-n6", "-dcpu", "--threads=1")
+    done = runner(*words.split(), *more, f"--output-dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert re.search(says, done.stdout, re.DOTALL), done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("suites/tiny_gpt.py --list --inference", "GPT_150k"),
+        ("suites/huggingface.py --list --training --inductor", "BertForMaskedLM"),
+        ("-m studies report {study}", "everything is in"),
+        ("-m torchduet --list --suites=ops --inference", "layer_norm"),
+    ],
+)
+def test_other_ways_to_begin(tmp_path: Path, command: str, says: str) -> None:
+    shutil.copytree(ROOT / "results" / "study-a-cpu", tmp_path / "study")
+    done = ran(sys.executable, *shlex.split(command.format(study=tmp_path / "study")), cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout, done.stdout
