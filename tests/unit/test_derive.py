@@ -117,7 +117,7 @@ def test_environment_keeps_what_differs() -> None:
     ("status", "title", "advice"),
     [
         (Status.RECOMPILES, "Recompiled in later steps", "TORCH_LOGS=recompiles"),
-        (Status.MODEL_FAIL_TO_LOAD, "Could not run", "report.md"),
+        (Status.MODEL_FAIL_TO_LOAD, "Could not run", "its record has"),
     ],
 )
 def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: str, advice: str) -> None:
