@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.cli.actions.measure import FILES, _own_files, _say_edited
+from runner.store.run_folder import RunFolder
 from tests.cli.command import records, refusal, run_into, statuses
+from tests.factories import make_job
 
 SOURCE = """
 import torch
@@ -122,3 +125,19 @@ def test_a_model_that_cannot_be_loaded_costs_itself_alone(tmp_path: Path) -> Non
     assert any("returned a NoneType; it must return (module," in sentence for sentence in sentences)
     refused = refusal(*models[1:], "--model=my_models:absent", *BRIEFLY, cwd=tmp_path)
     assert "my_models has no function 'absent'" in refused
+
+
+def test_a_file_that_was_edited_before_the_run_goes_on_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models, compilers = mine(tmp_path), tmp_path / "compilers.py"
+    compilers.touch()
+    job = make_job(suite=f"{models}:make", own_compilers={"mine": f"{compilers}:compile"})
+    folder = RunFolder.create(tmp_path / "run", [job], [], {FILES: _own_files([job])})
+    for edited in (None, models, compilers):
+        if edited is not None:
+            edited.write_text("other = 1\n")
+        _say_edited(folder, [job])
+        said = capsys.readouterr().err
+        assert said.count("note: --resume: ") == [None, models, compilers].index(edited)
+        assert edited is None or f"{edited} was edited after the run began" in said

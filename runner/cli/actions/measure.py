@@ -7,13 +7,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.devices import of
 from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
-from harness.settings import Given, Group, Kind, flag, placed
+from harness.schema import Job
+from harness.settings import Given, Group, Kind, flag, is_own_model, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
+FILES = "own_files"  # in run.json
 ALSO = (FAIL_ON,)  # a flag of another action
 
 
@@ -122,7 +125,7 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     if not jobs:
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
-    facts[THREADS] = _threads_here()
+    facts |= {THREADS: _threads_here(), FILES: _own_files(jobs)}
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
         folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about}, more)
@@ -152,8 +155,35 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
             value_of(RESUME.long, Kind(placed), suite)
         check_hardware(jobs, instead=WHERE_IT_BEGAN)
         check_jobs(jobs)
+        _say_edited(folder, jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
+
+
+def _own_files(jobs: Sequence[Job]) -> list[str]:
+    """The user's own files, each with a digest of what it holds."""
+    sources = {source for job in jobs for source in (job.case.suite, *job.own_compilers.values())}
+    sources |= {source for job in jobs for source in (job.protocol.optimizer, job.protocol.scheduler)}
+    paths = sorted(
+        {Path(source.rpartition(":")[0] if is_own_model(source) else source) for source in sources}
+    )
+    return [
+        f"{path} {sha256(path.read_bytes()).hexdigest()}"
+        for path in paths
+        if path.suffix == ".py" and path.is_file()
+    ]
+
+
+def _say_edited(folder: RunFolder, jobs: Sequence[Job]) -> None:
+    """A note on each of the user's files that is not what it was when the run began."""
+    from runner.store.run_folder import listed as items_of
+    from runner.store.run_folder import read_run_json
+
+    then = items_of(read_run_json(folder.path), FILES, str)
+    for file in _own_files(jobs) if then else ():
+        if file not in then:
+            edited = f"{RESUME.long}: {file.rpartition(' ')[0]} was edited after the run began"
+            print(f"note: {edited}: the results are of two versions of it", file=sys.stderr)
 
 
 def _check_same_machine(folder: RunFolder) -> None:
