@@ -13,6 +13,7 @@ import torch
 Tensors = Mapping[str, torch.Tensor]
 """By name."""
 IMAGE_DIMENSIONS = 4  # of what has a channels-last order
+CANNOT = "torchduet cannot compare it; return what has values, or leave it out of the output"
 DEEPEST = 8  # containers inside each other: an object may contain itself
 NO_RESULTS = (torch.nn.Module, type, ModuleType, FunctionType)
 
@@ -91,9 +92,48 @@ def inner_tensors(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.
         yield from inner_tensors(f"{name}.{part}", getattr(tensor, part))
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its values lie in a memory that has an address.
+
+    Not those of sparse and nested tensors, of wrappers, and of the zeros that forward-mode derivatives make.
+    """
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        return False
+    try:
+        tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):  # torch's answer for a storage that is not there
+        return False
+    return not tensor._is_zerotensor()  # type: ignore[attr-defined]  # noqa: SLF001 - torch has no other name
+
+
+def shape_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """The sizes; of a nested tensor, those of its components."""
+    return tuple(tuple(part.shape) for part in tensor.unbind()) if tensor.is_nested else tuple(tensor.shape)
+
+
+def dense_parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Dense tensors, by name, that hold the same values; of a nested tensor, its components, too.
+
+    ``TypeError`` with a sentence for a tensor that holds no values which could be read.
+    """
+    if tensor.is_nested:
+        parts = tensor.unbind()
+        yield f"{name}.sizes", torch.tensor([list(part.shape) for part in parts], device=tensor.device)
+        yield f"{name}.values", torch.cat([part.flatten() for part in parts]) if parts else tensor.new_empty(0)
+    elif isinstance(tensor, torch.masked.MaskedTensor):
+        yield f"{name}.mask", tensor.get_mask()
+        yield name, tensor.get_data().masked_fill(~tensor.get_mask(), 0)
+    elif tensor.is_meta:
+        raise TypeError(f"{name} is on the device meta, which holds no values: {CANNOT}")
+    elif tensor._is_zerotensor():  # type: ignore[attr-defined]  # noqa: SLF001
+        yield name, torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    else:
+        yield name, tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
 def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     """Address -> bytes of each storage of the dense tensors. Other layouts have no storage of their own."""
-    dense = [tensor.untyped_storage() for tensor in tensors if tensor.layout is torch.strided]
+    dense = [tensor.untyped_storage() for tensor in tensors if has_memory(tensor)]
     return {storage.data_ptr(): storage.nbytes() for storage in dense}
 
 

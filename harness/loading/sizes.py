@@ -11,7 +11,7 @@ import torch
 
 from harness.program import Program
 from harness.schema import ModelFacts
-from harness.tensors import inner_tensors, map_tensors, named_tensors
+from harness.tensors import inner_tensors, map_tensors, named_tensors, shape_of
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any], Any]
 """``(args, kwargs, target)``"""
@@ -40,7 +40,7 @@ def smaller_inputs(program: Program) -> tuple[Inputs, ...]:
 
 def _rows(program: Program, whole: int, size: int) -> Inputs:
     def first(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.ndim == 0 or tensor.shape[0] != whole:
+        if tensor.ndim == 0 or tensor.is_nested or tensor.shape[0] != whole:
             return tensor
         rows = tensor.detach()[:size].clone().requires_grad_(tensor.requires_grad)
         if 0 in getattr(tensor, "_dynamo_dynamic_indices", ()):  # else Dynamo compiles this size by itself
@@ -54,7 +54,7 @@ def _rows(program: Program, whole: int, size: int) -> Inputs:
 def batch_of(program: Program) -> int | None:
     """The first dimension of the first input that has one."""
     tensors = named_tensors((program.args, program.kwargs), "input")
-    return next((int(tensor.shape[0]) for _, tensor in tensors if tensor.ndim > 0), None)
+    return next((int(tensor.size(0)) for _, tensor in tensors if tensor.ndim > 0), None)
 
 
 def facts_of(program: Program, remarks: tuple[str, ...] = (), generators: tuple[str, ...] = ()) -> ModelFacts:
@@ -62,7 +62,7 @@ def facts_of(program: Program, remarks: tuple[str, ...] = (), generators: tuple[
     parameters = list(program.module.parameters())
     tensors = (tensor for parameter in parameters for _, tensor in inner_tensors("", parameter))
     shapes = [
-        f"{name}: {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        f"{name}: {str(tensor.dtype).removeprefix('torch.')}{list(shape_of(tensor))}"
         for name, tensor in named_tensors((program.args, program.kwargs), "input")
     ]
     return ModelFacts(

@@ -21,7 +21,7 @@ from harness.parity.data import FIRST_DATA, Data, placed
 from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.rule import Truth
 from harness.schema import BREAKS_ON_OTHER_DATA, Failure, Status
-from harness.tensors import Tensors, named_leaves, named_tensors
+from harness.tensors import Tensors, has_memory, named_leaves, named_tensors, shape_of
 from harness.timing.first_calls import stopwatch
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import Workbench
@@ -56,7 +56,7 @@ class Form:
     """
 
     leaves: Mapping[str, Any]
-    shapes: Mapping[str, tuple[torch.Size, torch.dtype]]
+    shapes: Mapping[str, tuple[tuple[Any, ...], torch.dtype]]
     strides: Mapping[str, tuple[int, ...]]
     aliases: Mapping[str, frozenset[str]]
     together: Mapping[str, frozenset[str]]
@@ -66,17 +66,17 @@ class Form:
         owners = dict[int, set[str]]()
         buffers = ((f"buffer.{name}", buffer) for name, buffer in variant.program.module.named_buffers())
         for name, tensor in (*variant.state(), *buffers):
-            if tensor.layout is torch.strided and tensor.numel():
+            if has_memory(tensor) and tensor.numel():
                 owners.setdefault(_address(tensor), set()).add(name)
         tensors = dict(named_tensors(output, "output"))
         plain = {n: v for n, v in named_leaves(output, "output") if isinstance(v, PLAIN)}
-        strided = {n: t for n, t in tensors.items() if t.layout is torch.strided and t.numel()}
+        strided = {n: t for n, t in tensors.items() if has_memory(t) and t.numel()}
         outputs = dict[int, set[str]]()
         for name, tensor in strided.items():
             outputs.setdefault(_address(tensor), set()).add(name)
         return cls(
             leaves=plain,
-            shapes={name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()},
+            shapes={name: (shape_of(tensor), tensor.dtype) for name, tensor in tensors.items()},
             strides={name: _strides(tensor) for name, tensor in strided.items()},
             aliases={name: frozenset(owners.get(_address(t), ())) for name, t in strided.items()},
             together={name: frozenset(outputs[_address(t)] - {name}) for name, t in strided.items()},
@@ -91,7 +91,7 @@ class Form:
         for name in self.shapes.keys() & candidate.shapes.keys():
             (shape, dtype), (ours, kind) = candidate.shapes[name], self.shapes[name]
             if shape != ours:
-                yield name, f"shape {tuple(shape)} instead of {tuple(ours)}"
+                yield name, f"shape {shape} instead of {ours}"
             elif dtype != kind:
                 yield name, f"dtype {dtype} instead of {kind}"
         for name in self.aliases.keys() & candidate.aliases.keys():
@@ -193,7 +193,7 @@ class FirstCalls(Row):
         tensors = {
             n: t for n, t in named_tensors(last, "output") if n in kept and not self.form.aliases.get(n)
         }
-        strided = {name: tensor for name, tensor in tensors.items() if tensor.layout is torch.strided}
+        strided = {name: tensor for name, tensor in tensors.items() if has_memory(tensor)}
         return [name for name, tensor in strided.items() if not same_bits(take(name, tensor), kept[name])]
 
 

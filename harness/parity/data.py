@@ -33,7 +33,7 @@ import torch
 from torch import nn
 
 from harness.parity.measure import scale_of
-from harness.tensors import named_tensors
+from harness.tensors import has_memory, named_tensors
 from harness.timing.step import Variant
 
 WEIGHTS, INPUTS = "weights", "inputs"
@@ -218,7 +218,7 @@ def _change_input(tensor: torch.Tensor, more: int, *, target: bool) -> bool:
     Masks, offsets and positions are left as they are: two values, sorted values, infinities. A ``target`` is
     none of them. Integers stay in their row, whose values may have a range of their own.
     """
-    other = tensor.layout is not torch.strided or type(tensor) not in PLAIN
+    other = type(tensor) not in PLAIN or not has_memory(tensor)
     if tensor.numel() == 0 or tensor.dtype is torch.bool or other:
         return False
     if tensor.is_floating_point() or tensor.is_complex():

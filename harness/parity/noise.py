@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices import of
 from harness.precision import Precision
+from harness.tensors import has_memory
 
 LOUDNESS = 2.0  # RMS of the noise in units of the last place: outputs are about 3 times as far off as eager's
 LOUDNESS_REDUCED = 0.5  # about 2.2 times as far off: an operation rounds once, to 0.3 units
@@ -88,14 +89,14 @@ class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
                 for tensor in value if isinstance(value, list) else [value]:
                     if isinstance(tensor, torch.Tensor) and (alias is None or alias.is_write):
                         self._disturb(tensor)
-            if name in BOUNDED and result.dtype in LAST_BITS and result.layout is torch.strided:
+            if name in BOUNDED and result.dtype in LAST_BITS and has_memory(result):
                 result.clamp_(-1.0, 1.0)
         if mean is not None:
             _follow(name, args[WEIGHTS[name]], result, mean)
         return result
 
     def _disturb(self, tensor: torch.Tensor) -> None:
-        if tensor.dtype not in LAST_BITS or tensor.layout is not torch.strided or not _is_dense(tensor):
+        if tensor.dtype not in LAST_BITS or not _is_dense(tensor):
             return
         kind, last = LAST_BITS[tensor.dtype]
         pool = self._pool(tensor)
@@ -136,6 +137,8 @@ def _mean_of(name: str, result: Any) -> torch.Tensor | None:
     if name not in WEIGHTS:
         return None
     output, mean, *_ = result
+    if not has_memory(output) or not has_memory(mean):
+        return None
     return mean.clone() if mean.numel() and output.dtype is torch.float32 else None
 
 
@@ -156,7 +159,7 @@ def _follow(
 
 def _is_dense(tensor: torch.Tensor) -> bool:
     """Whether its elements fill its memory without gaps, in any order of the dimensions."""
-    if tensor.numel() == 0 or type(tensor) is not torch.Tensor:
+    if type(tensor) is not torch.Tensor or not has_memory(tensor) or tensor.numel() == 0:
         return False
     expected = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):

@@ -18,7 +18,7 @@ import torch
 from harness.parity.measure import is_exact_kind, same_bits
 from harness.parity.rule import GARBAGE, Truth, judge
 from harness.schema import TensorError
-from harness.tensors import Tensors, named_tensors
+from harness.tensors import Tensors, dense_parts, named_tensors
 from harness.timing.step import Variant
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class Watch:
             return
         loss, output = result
         parts = (*named_tensors(loss, "loss"), *named_tensors(output, "output"))
-        now = {name: _few(tensor) for name, tensor in parts if name in kept.names}
+        dense = (part for name, tensor in parts for part in dense_parts(name, tensor.detach()))
+        now = {name: _few(tensor) for name, tensor in dense if name in kept.names}
         if steps == 1 and looking and any(name.startswith("gradient.") for name in kept.names):
             now.update(_of_gradients(variant, kept.names))
         before = kept.samples.setdefault(steps, now)
@@ -116,7 +117,7 @@ def _of_gradients(variant: Variant, names: Collection[str]) -> Tensors:
 def _few(tensor: torch.Tensor) -> torch.Tensor:
     """A fixed random choice of elements. (Every n-th element might be one column.)"""
     values = tensor.detach()
-    if values.layout is not torch.strided or values.numel() <= ELEMENTS:
+    if values.numel() <= ELEMENTS:
         return values.clone()
     generator = torch.Generator().manual_seed(values.numel())
     places = torch.randint(values.numel(), (ELEMENTS,), generator=generator, device="cpu")

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,7 +21,9 @@ from harness.program import Batch, Forward, Program
 from harness.schema import CompilerOptions, Protocol
 from harness.tensors import (
     cast_module,
+    dense_parts,
     fresh_copy,
+    has_memory,
     in_channels_last,
     inner_tensors,
     listed,
@@ -29,6 +31,7 @@ from harness.tensors import (
     module_in_channels_last,
     named_leaves,
     named_tensors,
+    shape_of,
     storages,
 )
 from harness.timing.blocks import checkpoint_activations
@@ -367,7 +370,7 @@ class Variant:
         with torch.no_grad():
             for name, tensor in self._mutable():
                 before = self._initial.get(name)
-                if before is not None and tensor.shape == before.shape:
+                if before is not None and shape_of(tensor) == shape_of(before):
                     tensor.copy_(before)
 
     def _mutable(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -388,7 +391,7 @@ class Variant:
         buffers = {f"buffer.{name}": buffer for name, buffer in self.program.module.named_buffers()}
         updated = dict(self._update.results()) if self._update is not None else {}
         results = {**_named_results(self.program, loss, output), **buffers, **updated}
-        kept = {name: take(name, _dense(tensor.detach())) for name, tensor in results.items()}
+        kept = {name: take(name, tensor) for name, tensor in _dense(results)}
         kept.update((name, take(name, tensor)) for name, tensor in self._of_smaller.items())
         self._of_smaller.clear()
         return kept
@@ -401,7 +404,7 @@ class Variant:
         def see(place: int, loss: Any, output: Any) -> None:
             if place <= smaller:
                 tensors = _named_results(self.program, loss, output)
-                kept.update({f"{name}@{place}": _dense(t.detach()).clone() for name, t in tensors.items()})
+                kept.update({f"{name}@{place}": t.clone() for name, t in _dense(tensors)})
 
         return see
 
@@ -411,7 +414,7 @@ class Variant:
             yield from inner_tensors(f"parameter.{name}", parameter.data)
         inputs = named_tensors((self.program.args, dict(self.program.kwargs)), "input")
         for name, tensor in (*inputs, *named_tensors(self.program.target, "target")):
-            if tensor.layout is torch.strided:  # a sparse one has no memory that could be compared
+            if has_memory(tensor):  # a sparse one has none that could be compared
                 yield name, tensor
 
     def release(self) -> None:
@@ -447,6 +450,6 @@ def _named_results(program: Program, loss: Any, output: Any) -> dict[str, torch.
     return tensors
 
 
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as a dense one. Gradients of embeddings may be sparse."""
-    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+def _dense(tensors: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors as dense ones. Gradients of embeddings may be sparse."""
+    return (part for name, tensor in tensors.items() for part in dense_parts(name, tensor.detach()))
