@@ -216,6 +216,13 @@ class Protocol:
         help="train in eval mode: no dropout, no running statistics",
         identifies=True,
     )
+    grad: bool = _protocol(
+        False,
+        "--grad",
+        help="inference with gradients enabled, and cleared before each step: for a model that calls "
+        "autograd.grad or backward itself",
+        identifies=True,
+    )
     optimizer: str = _protocol(
         "none",
         "--optimizer=NAME",

@@ -119,7 +119,10 @@ def dense_parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Te
     if tensor.is_nested:
         parts = tensor.unbind()
         yield f"{name}.sizes", torch.tensor([list(part.shape) for part in parts], device=tensor.device)
-        yield f"{name}.values", torch.cat([part.flatten() for part in parts]) if parts else tensor.new_empty(0)
+        yield (
+            f"{name}.values",
+            torch.cat([part.flatten() for part in parts]) if parts else tensor.new_empty(0),
+        )
     elif isinstance(tensor, torch.masked.MaskedTensor):
         yield f"{name}.mask", tensor.get_mask()
         yield name, tensor.get_data().masked_fill(~tensor.get_mask(), 0)

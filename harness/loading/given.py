@@ -67,7 +67,13 @@ def why_not_trainable(workload: Workload) -> str | None:
     )
 
 
-def explained(error: BaseException, message: str, workload: Workload) -> str:
+NO_GRAD = (
+    "inference runs under torch.no_grad(); for a model that computes gradients, use --grad (compare(): "
+    "Protocol(grad=True))"
+)
+
+
+def explained(error: BaseException, message: str, workload: Workload, *, training: bool = True) -> str:
     """The message of an exception of eager's step, with what explains it in the user's input."""
     own = not (getattr(workload.loss, "__module__", None) or "").startswith("harness.")
     if not isinstance(error, Exception) or is_out_of_memory(error):
@@ -79,6 +85,8 @@ def explained(error: BaseException, message: str, workload: Workload) -> str:
         )
     if isinstance(error, TypeError) and (why := _not_bound(workload)):
         return f"{why}: {message}"
+    if isinstance(error, RuntimeError) and "does not require grad" in message and not training:
+        return f"{NO_GRAD}: {message}"
     of_types = isinstance(error, RuntimeError) and OF_TYPES.search(message)
     types = "; ".join(_mismatches(workload)) if of_types else ""
     return f"{message} ({types})" if types else message

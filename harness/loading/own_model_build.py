@@ -216,6 +216,8 @@ def _holds(value: Any, depth: int = 3) -> bool:
         return bool(state) or any("Dropout" in type(part).__name__ for part in value.modules())
     if isinstance(value, torch.Tensor):
         return value.requires_grad
+    if isinstance(value, torch.optim.Optimizer):
+        return True
     return depth > 0 and any(_holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))
 
 

@@ -10,17 +10,32 @@ import inspect
 import sys
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from harness.counters import graphs_compiled
+from harness.failures import line_of
 
 WRAPPER, WRAPPER_FILE = "compile_wrapper", "eval_frame.py"  # the function that torch.compile returns
 INLINED_FILE = "external_utils.py"
 _NO_CODE = (lambda: None).__code__
 WRAPPED = "_torchdynamo_orig_callable"
+
+
+OPERATORS = ("/torch/_higher_order_ops/", "/torch/nn/attention/")  # of torch, that compile by themselves
+BACKWARD_FILES, STEP_FILE = ("torch/_tensor.py", "torch/autograd/__init__.py"), "harness/timing/step.py"
+OF_TORCH, OWN_BACKWARD = "an operator of torch", "backward"
+AFTER_BACKWARD = ("requires a gradient", "not require grad", "a second time", "that a loss could be made of")
+BACKWARD_WORDS = (
+    "the step does its own backward: return the loss and leave the backward to torchduet, or measure it as "
+    "inference with gradients (--inference --grad; compare(): mode='inference', Protocol(grad=True)): {error}"
+)
+
+
+class OwnBackwardError(Exception):
+    """The model computes its gradients itself, and the harness cannot."""
 
 
 class AlreadyCompiledError(Exception):
@@ -29,12 +44,26 @@ class AlreadyCompiledError(Exception):
 
 @contextmanager
 def eager_alone() -> Iterator[None]:
-    """``AlreadyCompiledError`` if the code inside compiles anything or runs compiled code."""
+    """``AlreadyCompiledError`` if the code inside compiles anything or runs compiled code.
+
+    It names an operator of torch that does so. ``OwnBackwardError`` if it computes gradients and fails.
+    """
     graphs = graphs_compiled()
     entered: list[str] = []
-    with _watching_calls(entered) if graphs else nullcontext():
-        yield
-    if graphs_compiled() != graphs or entered:
+    try:
+        with _watching_calls(entered):
+            yield
+    except Exception as error:
+        if OWN_BACKWARD in entered and any(words in line_of(error) for words in AFTER_BACKWARD):
+            raise OwnBackwardError(BACKWARD_WORDS.format(error=line_of(error))) from error
+        raise
+    changed = graphs_compiled() != graphs
+    if OF_TORCH in entered and WRAPPER not in entered:
+        raise AlreadyCompiledError(
+            "an operator of torch in eager's step, such as flex_attention or torch.cond, compiles itself: "
+            "torchduet cannot measure it beside compilers in one process yet"
+        )
+    if WRAPPER in entered or changed:
         raise AlreadyCompiledError(
             "eager's own step runs code that torch.compile compiles, so it is not eager: give the model "
             "and the functions that it calls without torch.compile"
@@ -43,12 +72,24 @@ def eager_alone() -> Iterator[None]:
 
 @contextmanager
 def _watching_calls(entered: list[str]) -> Iterator[None]:
-    """Notes calls of functions that ``torch.compile`` returned: no counter shows earlier compilations."""
+    """Notes calls of functions that ``torch.compile`` returned: no counter shows earlier compilations.
+
+    And whether an operator of torch called one, and calls of ``backward`` that are not the harness's.
+    """
 
     def on_call(frame: types.FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_name == WRAPPER and code.co_filename.endswith(WRAPPER_FILE):
-            entered.append(code.co_name)
+        if event != "call" or code.co_name not in (WRAPPER, "backward") or frame.f_back is None:
+            return
+        caller = frame.f_back.f_code.co_filename
+        if code.co_name == WRAPPER and code.co_filename.endswith(WRAPPER_FILE):
+            entered.append(OF_TORCH if any(part in caller for part in OPERATORS) else WRAPPER)
+        elif (
+            code.co_filename.endswith(BACKWARD_FILES)
+            and "/torch/" not in caller
+            and not caller.endswith(STEP_FILE)
+        ):
+            entered.append(OWN_BACKWARD)
 
     before = sys.getprofile()
     sys.setprofile(on_call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -36,7 +37,8 @@ class Update:
     """One step of the protocol's optimizer, or of the user's ``optimizer``, over the trainable parameters.
 
     Its state exists from the beginning, so that it can be put back in place: it is that after one step with
-    gradients of zero, for an optimizer says nowhere what its state begins with. ``scale``: of the loss, by
+    gradients of zero, for an optimizer says nowhere what its state begins with. Where it takes none, such as
+    SparseAdam, ``gradients`` computes real ones for this step. ``scale``: of the loss, by
     which gradients are divided first. ``TypeError`` with a sentence for what a user's function returned.
     """
 
@@ -47,16 +49,27 @@ class Update:
         scale: float,
         optimizer: Callable[..., Any] | None = None,
         scheduler: Callable[..., Any] | None = None,
+        gradients: Callable[[], object] | None = None,
     ) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
         make = optimizer or partial(CLASSES[protocol.optimizer], lr=LEARNING_RATE)
         whose = "optimizer: its function" if optimizer else f"optimizer {protocol.optimizer}: torch"
-        self._optimizer = self._checked(_result_of(whose, make, list(self.weights.values())))
-        for group in self._optimizer.param_groups if protocol.scheduler == "tensor" else ():
-            group["lr"] = torch.tensor(group["lr"], device="cpu")
+        self._make_optimizer = partial(_result_of, whose, make, list(self.weights.values()))
+        self._tensor_rate = protocol.scheduler == "tensor"
+        self._optimizer = self._new_optimizer()
         self._scale, self._clip = scale, protocol.clip_grad_norm
         self._before: dict[str, torch.Tensor] = {}  # weights before a step whose results are compared
-        self._make_state()
+        try:
+            self._make_state(self._zero_gradients)
+            neutral = all(bool(tensor.isfinite().all()) for _, tensor in self.state())
+        except Exception:  # of the optimizer, which may refuse zeros
+            if gradients is None:
+                raise
+            neutral = False
+        if not neutral and gradients is not None:
+            self._put_back_weights()
+            self._optimizer = self._new_optimizer()
+            self._make_state(gradients)
         self._scheduler = None
         if protocol.scheduler != "none":
             make = scheduler or partial(LambdaLR, lr_lambda=_a_little)
@@ -87,6 +100,12 @@ class Update:
         if self._scheduler is not None:
             self._scheduler.load_state_dict(copy.deepcopy(self._schedule))
 
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        optimizer = self._checked(self._make_optimizer())
+        for group in optimizer.param_groups if self._tensor_rate else ():
+            group["lr"] = torch.tensor(group["lr"], device="cpu")
+        return optimizer
+
     def _checked(self, optimizer: object) -> torch.optim.Optimizer:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer: {_kind(optimizer)} is no torch.optim.Optimizer")
@@ -97,18 +116,30 @@ class Update:
                 "set requires_grad=False on what is not to be trained"
             )
         kind = type(optimizer)
+        closure = inspect.signature(kind.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise TypeError(
+                f"optimizer: {kind.__name__} calls the model again by a closure, which torchduet lacks: "
+                "take one whose step() needs none"
+            )
         optimizer.__class__ = type(kind.__name__, (kind,), {"step": _own_step(kind.step)})
         return optimizer
 
-    def _make_state(self) -> None:
+    def _make_state(self, gradients: Callable[[], object]) -> None:
         self.begin()
+        gradients()
+        self._optimizer.step()
+        self._put_back_weights()
+
+    def _zero_gradients(self) -> None:
         for weight in self.weights.values():
             weight.grad = torch.zeros_like(weight)
-        self._optimizer.step()
+
+    def _put_back_weights(self) -> None:
         with torch.no_grad():
             for name, weight in self.weights.items():
                 weight.grad = None
-                weight.copy_(self._before[name])
+                weight.copy_(self._before.get(name, weight))
         self._before = {}
 
     def _parts(self) -> list[dict[str, Any]]:

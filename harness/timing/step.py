@@ -130,12 +130,28 @@ def given_of(
 
 def _copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
     """A deep copy. Without no_grad, a scripted module's parameters would stay in the original's graph."""
-    with torch.no_grad():
-        copied = copy.deepcopy(module, known)
+    try:
+        with torch.no_grad():
+            copied = copy.deepcopy(module, known)
+    except RuntimeError as error:
+        if where := next(_computed(module), None):
+            raise TypeError(
+                f"torch cannot copy the model: it keeps the tensor {where}, made from others that "
+                f"require a gradient; compute it in forward, or keep {where}.detach()"
+            ) from error
+        raise
     for ours, theirs in zip(copied.parameters(), module.parameters(), strict=True):
         if ours.requires_grad != theirs.requires_grad:
             ours.requires_grad_(theirs.requires_grad)
     return copied
+
+
+def _computed(module: torch.nn.Module) -> Iterator[str]:
+    """The names of the tensors in attributes and buffers that are no leaves of autograd's graph."""
+    for name, part in module.named_modules():
+        for place, tensor in named_tensors(dict(vars(part)), name):
+            if not tensor.is_leaf:
+                yield place.replace("_buffers.", "").lstrip(".")
 
 
 def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
@@ -197,12 +213,10 @@ class Variant:
         """``exact``: an fp64 program. ``protocol``: what a training step does beside forward and backward."""
         self.program = program
         self._channels_last = protocol is not None and protocol.channels_last
+        self._grad = protocol is not None and protocol.grad
         protocol = protocol if protocol is not None and program.training else Protocol()
         self._repeats, self._to_none = protocol.gradient_accumulation, protocol.zero_grad == "none"
         self._update: Update | None = None
-        if protocol.optimizer != "none":
-            own = program.optimizer, program.scheduler
-            self._update = Update(protocol, program.module, program.loss_scale, *own)
         self._precision, self._device = precision, device
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
@@ -210,12 +224,21 @@ class Variant:
         )
         self.whole = False  # whether the whole step is compiled
         self._forward = program.forward()
+        self._initial: dict[str, torch.Tensor] = {}
+        if protocol.optimizer != "none":
+            own = program.optimizer, program.scheduler, self._gradients
+            self._update = Update(protocol, program.module, program.loss_scale, *own)
         self._batch = self._batch_of(self._forward)
         self._of_smaller: dict[str, torch.Tensor] = {}  # results of the smaller batches of an observed step
         self.drive_with()
         self.graph_bytes: int | None = 0  # memory that its CUDA graphs keep; None: unknown
-        self._initial: dict[str, torch.Tensor] = {}
         self.remember()
+
+    def _gradients(self) -> None:
+        """Leaves the gradients of one eager step, and buffers and inputs as they were."""
+        self.remember()
+        self._batch_of(self._forward)(*self.program.given(), True)
+        self._put_back()
 
     def use(self, forward: Forward, compile_batch: Callable[[Batch], Batch] | None = None) -> None:
         """Lets the step run ``forward``, or all of it what ``compile_batch`` makes of it."""
@@ -292,15 +315,14 @@ class Variant:
         # not self, which would make a cycle that keeps the model's memory
         program, context, repeats, to_none = self.program, self._context, self._repeats, self._to_none
         after = self._update.schedule if self._update is not None else lambda: None
-        module, args = program.module, program.args
+        module, args, grad = program.module, program.args, self._grad
         sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
-        leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
+        clear = _clearing(module, sizes, to_none=to_none)
+        before = clear if self._grad else lambda: None
 
         def training_step() -> tuple[Any, Any]:
             for place, given in enumerate(sizes, 1):
-                module.zero_grad(set_to_none=to_none)
-                for leaf in leaves:
-                    leaf.grad = None if to_none or leaf.grad is None else leaf.grad.zero_()
+                clear()
                 for left in reversed(range(repeats)):
                     loss, output = batch(*given, not left and place == len(sizes))
                 see(place, loss, output)
@@ -308,8 +330,9 @@ class Variant:
             return loss, output
 
         def inference_step() -> tuple[Any, Any]:
-            with torch.no_grad(), context():
+            with torch.set_grad_enabled(grad), context():
                 for place, given in enumerate(sizes, 1):
+                    before()
                     result = forward(*given)
                     see(place, *result)
             return result
@@ -433,6 +456,18 @@ class Variant:
         own = self.program.args, self.program.kwargs, self.program.target
         tensors += [t for _, t in named_tensors(own, "given")]
         return sum(storages(part for tensor in tensors for _, part in inner_tensors("", tensor)).values())
+
+
+def _clearing(module: torch.nn.Module, sizes: tuple[Any, ...], *, to_none: bool) -> Callable[[], None]:
+    """A function that clears the gradients of the module and of the inputs."""
+    leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
+
+    def clear() -> None:
+        module.zero_grad(set_to_none=to_none)
+        for leaf in leaves:
+            leaf.grad = None if to_none or leaf.grad is None else leaf.grad.zero_()
+
+    return clear
 
 
 def _named_results(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:

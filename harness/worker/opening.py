@@ -89,7 +89,9 @@ class Opening:
         self._say("eager")
         checked = self._job.protocol.accuracy
         fail = Status.EAGER_1ST_RUN_FAIL if checked else Status.EAGER_FAIL_TO_RUN
-        explain = partial(explained, workload=workload)
+        explain = partial(
+            explained, workload=workload, training=self.bench.training or self._job.protocol.grad
+        )
         with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
             eager, first = self._open_baseline()
             self._settle("in its step, and again in each later step")

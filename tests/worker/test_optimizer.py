@@ -286,7 +286,7 @@ def raising(_: Any) -> Any:
             {"optimizer": lambda weights: torch.optim.SGD(weights[1:], lr=1.0)},
             "optimizer: of the parameters that its function is given, it leaves out 0.weight; set requires_",
         ),
-        ({"optimizer": torch.optim.LBFGS}, "step() missing 1 required positional argument: 'closure'"),
+        ({"optimizer": torch.optim.LBFGS}, "calls the model again by a closure"),
         (
             {"optimizer": torch.optim.Adagrad, "scheduler": id},
             "scheduler: its function returned a int, which is no scheduler of torch",
