@@ -7,15 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from benchmarks import tau
 from harness import devices
-from harness.schema import Record
-from runner.engine.executors import Cases, Stop, Work
+from runner.engine.executors import Cases, Events, Stop, Work
 from runner.errors import UsageError
 from runner.store.record_file import CUT_SHORT, read_records
 from runner.store.run_folder import RECORDS, RunFolder
@@ -47,7 +46,7 @@ class Pretender:
     def __init__(self, acts: Mapping[str, Act]) -> None:
         self.acts = acts
 
-    def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Iterator[Record]:
+    def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         for part in work:
             cases.open_case(part.job)
             for candidate in part.candidates:

@@ -32,14 +32,13 @@ from typing import Any
 
 import psutil
 
-from harness.schema import Job, Record, Status
+from harness.schema import Job, Record, Scalar, Status
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, estimate_text, ms_text
 from runner.cli.commands import job_command
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.local import LocalExecutor
 from runner.engine.launch import Workers
-from runner.engine.processes import PROCESS_FILES
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
 from runner.reports import summary_json
@@ -48,8 +47,8 @@ from runner.store.run_folder import RECORDS, RUN, RunFolder, write_case, write_w
 from tests.gpu.items import Item, items
 
 ROOT = Path(__file__).parents[2]
-SUMMARY, CASES, FACTS, CARD = "summary.json", "cases.tar.gz", "facts.txt", "card.txt"
-FILES = (RUN, RECORDS, SUMMARY, CASES, FACTS, CARD)
+CASES, FACTS, CARD = "cases.tar.gz", "facts.txt", "card.txt"
+FILES = (RUN, RECORDS, summary_json.FILE, CASES, FACTS, CARD)
 TESTS = "tests.txt"  # among the cases
 COMMANDS = (("nvidia-smi", "-q"), ("lscpu",), (sys.executable, "-m", "pip", "freeze"))
 FITS, MOST = 1.15, 2.5  # times the expected seconds: left at an item's begin, and given to it
@@ -146,7 +145,7 @@ class Kept:
         try:
             files |= summary_json.render(summarize(self.run.read().records))
         except Exception as error:  # the records are safe, and can be summarized at home
-            self.say(f"no {SUMMARY}: {type(error).__name__}: {error}")
+            self.say(f"no {summary_json.FILE}: {type(error).__name__}: {error}")
         for name, content in files.items():
             write_whole(self.run.path / name, content)
         if self.copy_to is not None:
@@ -214,9 +213,6 @@ def measured(item: Item, kept: Kept, watch: Watch, executor: Executor, alarm: Al
                     if not late:  # it had not the time that it needs: another sitting measures it
                         kept.run.append(event)
                     kept.say(told(event))
-    for part in work if not kept.missing(item) else ():
-        for path in kept.open_case(part.job).parent.glob(PROCESS_FILES):
-            path.unlink()
 
 
 def _tested(item: Item, kept: Kept, limit_s: float) -> None:
@@ -298,7 +294,7 @@ def folder_of(options: argparse.Namespace, jobs: Sequence[Job], name: str | None
         copied(source, path)
     folder = RunFolder.reopen("--resume", path)
     folder.records_path.touch()
-    facts = {(job.device, name) for job in folder.jobs()}
+    facts: set[tuple[str, Scalar]] = {(job.device, name) for job in folder.jobs()}
     facts |= {(record.job.device, record.environment.get("device_name")) for record in folder.read().records}
     others = facts - {(jobs[0].device, name), (jobs[0].device, None)}
     if others:

@@ -85,9 +85,9 @@ def _readings(place: torch.device) -> dict[str, Any]:
         return {"nvml": gpu}
     try:
         now = {"clock_mhz": gpu.clock_mhz(), "power_w": gpu.power_w(), "energy_j": gpu.energy_j()}
+        return {**now, **gpu.facts()}
     except Exception as error:
-        now = {"nvml": f"{type(error).__name__}: {error}"}
-    return {**now, **gpu.facts()}
+        return {"nvml": f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":
