@@ -38,7 +38,7 @@ from docs.records import (
     with_further_processes,
 )
 from harness.loading.python_file import load_file
-from harness.schema import Protocol, Record
+from harness.schema import Protocol, Record, Status
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
@@ -110,6 +110,14 @@ def of_all(even: Paying) -> str:
     return "open" if even.open else optional(even.median, steps_text)
 
 
+def outcomes(numbers: Numbers, key: tuple[str, str, str], more: str = "") -> str:
+    """How many models passed, how many had wrong results, and how many did not run or could not be judged."""
+    group = numbers.groups[key]
+    data = numbers.data[(numbers.data[["compiler", "suite", "mode"]] == [*key]).all(axis=1)]
+    wrong = int((data["status"] == Status.FAIL_ACCURACY.value).sum())
+    return f"{group.passed}/{group.total}{more} | {wrong} | {group.total - group.passed - wrong}"
+
+
 def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
     """The rows of README's table, of models in one suite."""
     for mode in MODES:
@@ -117,7 +125,7 @@ def first_page(numbers: Numbers, suite: str) -> Iterator[str]:
         group, median = numbers.groups[key], numbers.of(*key)["speedup"].median()
         even = group.break_even
         yield (
-            f"| {suite}, {mode} | {group.passed}/{group.total} | {median:.2f}x | {mean_text(group.mean)} "
+            f"| {suite}, {mode} | {outcomes(numbers, key)} | {median:.2f}x | {mean_text(group.mean)} "
             f"| {'/'.join(map(str, numbers.counts(group)))} | {even.pays} of {even.models} after "
             f"{optional(even.median_of_paying, steps_text)}; over all models {of_all(even)} |"
         )
@@ -156,10 +164,9 @@ def passes(all_small: Numbers) -> str:
 def average_row(numbers: Numbers, label: str, key: tuple[str, str, str]) -> str:
     """A row of averages, over the group of this compiler, suite and mode."""
     group, (low, median, high) = numbers.groups[key], numbers.of(*key)["speedup"].quantile([0.1, 0.5, 0.9])
-    even = group.break_even
+    even, passed = group.break_even, f" [{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}]"
     return (
-        f"| {label} | {group.passed}/{group.total} "
-        f"[{100 * group.pass_low:.0f}, {100 * group.pass_high:.0f}] | {median:.2f}x "
+        f"| {label} | {outcomes(numbers, key, passed)} | {median:.2f}x "
         f"| {mean_text(group.mean)} | {low:.2f}{DASH}{high:.2f} "
         f"| {'/'.join(map(str, numbers.counts(group)))} "
         f"| {even.pays} of {even.models}, {optional(even.median_of_paying, steps_text)}; {of_all(even)} |"

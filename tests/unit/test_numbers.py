@@ -35,6 +35,7 @@ def test_no_row_with_a_speedup_is_without_records(page: str, needed: dict[str, l
 
 CONDITIONS = {
     *("95", "10-90", "20", "1", "2", "8", "27", "2026", "2,048", "2.13"),
+    *("12", "30", "4", "7", "120"),  # minutes on two days; counts of runs of which no record is kept
     *("AVX-512", "bfloat16", "whole-bfloat16", "float32", "fp64", "204", "3.10-3.13", "1e-3", "1.00x"),
 }
 """What pages say with digits that are no results: settings, versions, days."""

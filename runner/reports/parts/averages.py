@@ -7,6 +7,7 @@ from functools import partial
 
 from harness.declared import Metric
 from harness.metrics import declared
+from harness.schema import Status
 from runner.analysis.comparison import GroupSummary, Summary
 from runner.analysis.digits import MISSING, speedup_text, steps_text, with_unit
 from runner.analysis.estimate import Geomean
@@ -93,7 +94,10 @@ def _passrate(row: Average) -> str:
     if not group.checked:
         return MISSING
     interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
-    return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}"
+    own = (c.record.status for c in row[0].comparisons if c.compiler == group.compiler)
+    wrong, lost = sum(status is Status.FAIL_ACCURACY for status in own), group.total - group.passed
+    failures = f" (wrong results {wrong}, others {lost - wrong})" if lost else ""
+    return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}{failures}"
 
 
 def _judged(row: Average) -> str:
