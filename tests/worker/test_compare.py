@@ -220,7 +220,7 @@ def test_a_function_has_copies_of_the_modules_of_inner_code_and_of_no_attribute(
 def test_a_skeleton_on_meta_is_called_with_the_parameters_that_are_given() -> None:
     """The recipe for an ensemble of torch.func, and its function called without vmap."""
     models = [nn.Linear(8, 4) for _ in range(3)]
-    stacked, _ = torch.func.stack_module_state(models)  # type: ignore[arg-type]
+    stacked, _ = torch.func.stack_module_state(models)
     skeleton = copy.deepcopy(models[0]).to("meta")
 
     def single(parameters: Any, x: torch.Tensor) -> Any:
