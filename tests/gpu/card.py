@@ -53,8 +53,7 @@ TESTS = "tests.txt"  # among the cases
 COMMANDS = (("nvidia-smi", "-q"), ("lscpu",), (sys.executable, "-m", "pip", "freeze"))
 FITS, MOST = 1.15, 2.5  # times the expected seconds: left at an item's begin, and given to it
 LAST_S, STOP_S, END_S = 8.0, 12.0, 4.0  # before the end: a worker's timeout, no new rounds, all workers end
-GRACE_S = 15.0  # after an item's timeout, for its records
-SANITY_S = 60.0
+GRACE_S, SANITY_S = 15.0, 60.0  # for records after an item's timeout, and for the look at the device
 LARGEST_FILE = 4_000_000  # bytes, of a file of a case that is packed
 
 
@@ -182,11 +181,10 @@ def told(record: Record) -> str:
         text += f", eager {ms_text(seen.baseline_ms)} ms, {estimate_text(seen.estimate)}"
     for what, name in (("launches", "launch_bound"), ("MFU", "share_of_data_sheet")):
         shares = [seen.number(f"{side}_{name}") for side in ("baseline", "candidate")]
-        if any(share is not None for share in shares):
-            texts = [MISSING if share is None else f"{share:.1%}" for share in shares]
-            text += f", {what} {' -> '.join(texts)}"
-    times = {name: seen.number(name) for name in record.metrics if "spent_" in name}
-    times = {"compile": seen.compile_s, **times}
+        texts = [MISSING if share is None else f"{share:.1%}" for share in shares]
+        text += f", {what} {' -> '.join(texts)}" if any(shares) else ""
+    spent = {name: seen.number(name) for name in record.metrics if "spent_" in name}
+    times = {"compile": seen.compile_s, **spent}
     return text + "".join(f", {name} {value:.1f}" for name, value in times.items() if value is not None)
 
 
@@ -200,15 +198,14 @@ def measured(item: Item, kept: Kept, watch: Watch, executor: Executor, alarm: Al
     alarm.within(max(0.1, min(watch.left() - END_S, limit + GRACE_S)))
     if not item.jobs:
         _tested(item, kept, limit)
-        return
-    work = [
-        replace(part, job=replace(part.job, protocol=replace(part.job.protocol, timeout_s=limit)))
-        for part in kept.missing(item)
-    ]
+    work = []
+    for part in kept.missing(item):
+        protocol = replace(part.job.protocol, timeout_s=limit)
+        work.append(replace(part, job=replace(part.job, protocol=protocol)))
     with closing(executor.run(work, kept, stop)) as events:
         for event in events:
-            late = isinstance(event, Record) and event.status is Status.TIMEOUT and watch.left() < STOP_S
             if isinstance(event, Record):
+                late = event.status is Status.TIMEOUT and watch.left() < STOP_S
                 with alarm.writing():
                     if not late:  # it had not the time that it needs: another sitting measures it
                         kept.run.append(event)
@@ -344,8 +341,7 @@ def sat(options: argparse.Namespace, watch: Watch) -> int:
         torn = stack.enter_context(run.claimed())
         (Path(scratch) / "cases").mkdir()
         if (run.path / CASES).exists():
-            packed = stack.enter_context(tarfile.open(run.path / CASES))
-            packed.extractall(scratch, filter="data")
+            stack.enter_context(tarfile.open(run.path / CASES)).extractall(scratch, filter="data")
         said, earlier = (
             [path.read_text()] if path.exists() else [] for path in (run.path / CARD, run.path / FACTS)
         )

@@ -32,8 +32,7 @@ ROWS = (
 PROTOCOL = "--protocol=max_rounds=20 --protocol=max_measure_s=8"
 TESTS_S = 100
 TESTS = ("-k", "forked_worker_opens or two_environments")  # the four that failed on an H100, mended since
-CPU_S, LONG_CPU_S = 15, 45  # the long ones compile C++, or start several interpreters
-TESTS_CPU_S = 60
+CPU_S, LONG_CPU_S, TESTS_CPU_S = 15, 45, 60  # the long ones compile C++, or start several interpreters
 ON_A_CPU = {"inductor": "aot_eager", GRAPHS: "dynamo_eager", TUNED: "inductor"}
 SMALLER = (
     *((r" --(batch-size|prompt-tokens|new-tokens)=\d+", ""), ("max_measure_s=8", "max_measure_s=1")),

@@ -8,6 +8,7 @@
 import json
 import re
 import sys
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def seen(device: devices.Device) -> dict[str, Any]:
     if why is not None:
         return {"missing": why}
     place, name, wrong = device.torch_device(), device.model() or cpu_model(), []
-    for what, check in (("CUDA graph", _graph), ("Triton", _triton)) if device.accelerated else ():
+    for what, check in (("CUDA graph", _graph), ("Triton", _kernel)) if device.accelerated else ():
         try:
             works: bool | str = check(place)
         except Exception as error:
@@ -73,10 +74,8 @@ def _graph(place: torch.device) -> bool:
     return bool((result == 7).all())
 
 
-def _triton(place: torch.device) -> bool:
-    from tests.gpu.kernel import works
-
-    return works(place)
+def _kernel(place: torch.device) -> bool:
+    return bool(import_module("tests.gpu.kernel").works(place))  # here, because it needs Triton
 
 
 def _readings(place: torch.device) -> dict[str, Any]:
