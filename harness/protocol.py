@@ -182,7 +182,7 @@ class Protocol:
         "--processes=N",
         kind=_PROCESSES,
         help="measure every job in N fresh processes, or in as many as the verdicts need (auto, at most 10): "
-        "docs/MEASURING.md (default: auto; with --quick, --why, --tune: 1)",
+        "docs/MEASURING.md (default: auto; on a GPU and with --quick, --why, --tune: 1)",
     )
     process: int = 0  # number of this process; in a record always 0
     start: str = ""  # of a process of --start-up: what it begins with; in a record empty

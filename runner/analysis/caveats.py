@@ -57,11 +57,6 @@ def _changes_shapes(job: Job) -> bool:
     return job.options.dynamic_shapes or job.options.dynamic_batch
 
 
-def _borrowed(c: Comparison) -> bool:
-    assumed = c.estimate is not None and c.estimate.assumed_sd is not None
-    return assumed and not c.record.calibrated and of(c.record.job.device).accelerated
-
-
 HOLDS: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
     {
         "cut_batch": lambda c: (
@@ -81,7 +76,7 @@ HOLDS: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
         ),
         "other_baseline": lambda c: c.record.job.baseline_dtype not in (None, c.record.job.dtype),
         "environments": lambda c: bool(c.record.job.environments),
-        "borrowed": _borrowed,
+        "borrowed": lambda c: c.borrowed,
     }
 )
 """When each sentence of ``caveats.toml`` holds."""

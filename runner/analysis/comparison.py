@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.declared import NOISE, WORK, finite
+from harness.devices import of
 from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import estimate_text, seconds_text
@@ -110,6 +111,12 @@ class Comparison(Judged):
     def passed(self) -> bool:
         """Whether its numbers may enter an average."""
         return self.status.passed
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether its interval assumes of an accelerator the tau that was measured on a CPU."""
+        assumed = self.estimate is not None and self.estimate.assumed_sd is not None
+        return assumed and not self.record.calibrated and of(self.record.job.device).accelerated
 
     @property
     def compile_s(self) -> float | None:

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.declared import finite
+from harness.devices import of
 from harness.loading.toml_file import read_toml
-from harness.schema import CACHE_FILE, COLD, WARM, Compilation, Status
+from harness.schema import BASELINE, CACHE_FILE, COLD, WARM, Compilation, Status
+from harness.timing.measure import placement
 from runner.analysis.columns import columns
 from runner.analysis.comparison import CONTROL, Comparison, Finding
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, share_text, with_unit
@@ -37,6 +39,7 @@ LIMITS = MappingProxyType(
 )
 """Usual limits of compiler dashboards, which titles name. A result beyond a limit gets a warning."""
 NOISE_RULE = "noise"
+INDUCTOR = "inductor"
 MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 
 # A disturbance of the rounds gets a warning above these limits.
@@ -211,6 +214,18 @@ def _break_even(comparison: Comparison) -> str:
     return "" if even is None else f", break-even steps: {break_even_text(even)}"
 
 
+def _order(comparison: Comparison) -> str:
+    """The candidates of inductor in the drawn order in which they compiled; "" where it does not matter.
+
+    On an accelerator they share Triton's kernels on disk, also if each has a process of its own.
+    """
+    record, job = comparison.record, comparison.record.job
+    names = [name for name in placement((BASELINE, *job.candidates), job) if name.startswith(INDUCTOR)]
+    shared = of(job.device).accelerated and record.candidate in names and len(names) > 1
+    timed = comparison.compilation_latency_s is not None and not by_round(record, COLD)
+    return ", ".join(names) if shared and timed else ""
+
+
 def _waiting(comparison: Comparison) -> float:
     """The share of the time of compiling in fresh processes in which other work had the processor."""
     waited, own = (
@@ -323,6 +338,7 @@ WHEN: Mapping[str, Callable[[Comparison], bool]] = MappingProxyType(
             c.number("bytes_per_step") == 0 and not c.number("flops_per_step") and _compiled(c) and c.n > 0
         ),
         "long_compilation": lambda c: (c.compilation_latency_s or 0.0) > LIMITS["MAX_COMPILATION_S"],
+        "ordered": lambda c: bool(_order(c)),
         "secretly_cold": lambda c: bool(_secretly_cold(c)),
         "compiled_beside": lambda c: _waiting(c) > MOST_WAITING or bool(_untimed(c)),
         "failed_compilation": lambda c: any(map(_fails, c.record.compilations)),
@@ -360,6 +376,7 @@ FACTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "rounds": lambda c: str(len(c.record.samples or ())),
         "reference_environment": lambda c: c.record.job.environments[0].name,
         "break_even": _break_even,
+        "order": _order,
         "secretly_cold": _secretly_cold,
         "waiting": lambda c: share_text(_waiting(c)),
         "untimed": _untimed,

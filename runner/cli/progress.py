@@ -167,6 +167,7 @@ def outcome(record: Record) -> str:
     The verdict is that of this result alone; the report's q counts all of the run.
     """
     from runner.analysis.derive import compare
+    from runner.reports.parts.sections import verdict_text
 
     failure, why = record.failure, ""
     if failure is not None:
@@ -174,7 +175,7 @@ def outcome(record: Record) -> str:
     (known,) = compare([record])
     if known.verdict is None or not (record.status.passed or record.status is Status.APPROXIMATE):
         return f"{record.candidate}: {record.status.value}{why}"
-    answer = f"{estimate_text(known.estimate)} {known.verdict.value}"
+    answer = f"{estimate_text(known.estimate)} {verdict_text(known, counts=True)}"
     return f"{record.candidate} {answer}, {record.status.value}{why}"
 
 

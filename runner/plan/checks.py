@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 
 from harness import devices
@@ -18,7 +18,8 @@ from runner.plan.compilers import (
     COMPILE_MODE,
     COMPILE_MODES,
     COMPILERS,
-    DEFAULT_WITH_GRAPHS,
+    ON_A_DEVICE,
+    WITH_GRAPHS,
     autotunes,
     named_compilers,
 )
@@ -36,8 +37,11 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     config = read(RunConfig(protocol=QUICK if "quick" in given else usual), given)
     chosen = config.compilers
     asked = any(compiler.key in given for compiler in COMPILERS)
-    if not asked and all(devices.of(device).has_graphs for device in config.devices):
-        chosen = (*chosen, DEFAULT_WITH_GRAPHS)
+    if kinds := _accelerators(config.devices):
+        if "processes" not in given:  # until somebody asks for more: each takes a minute on a card
+            config = dataclasses.replace(config, protocol=dataclasses.replace(config.protocol, processes=1))
+        if not asked:
+            chosen = (ON_A_DEVICE, *([WITH_GRAPHS] if all(kind.has_graphs for kind in kinds) else []))
     if COMPILE_MODE.key in given:
         if not any(compiler_of(name) == "inductor" for name in chosen):
             raise UsageError(f"{COMPILE_MODE.long} changes inductor; leave it out, or name inductor")
@@ -54,6 +58,12 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
         config = dataclasses.replace(config, modes=(Mode.TRAINING,))
     check(config)
     return config
+
+
+def _accelerators(names: Sequence[str]) -> list[devices.Device]:
+    """The devices, if every one is an accelerator."""
+    kinds = [devices.of(name) for name in names]
+    return kinds if all(kind.accelerated for kind in kinds) else []
 
 
 def where_asked(given: Given, config: RunConfig) -> Where:

@@ -19,7 +19,7 @@ from runner.errors import UsageError
 from runner.plan.settings import value_of
 
 DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
-DEFAULT_WITH_GRAPHS = "inductor_reduce_overhead"  # added on devices with CUDA graphs
+ON_A_DEVICE, WITH_GRAPHS = "inductor", "inductor_reduce_overhead"  # the second on devices with CUDA graphs
 ALWAYS_HERE = (*DEFAULT_COMPILERS, "eager")  # in every version of torch, for every mode and device
 COMPILE_MODES = {
     "default": "inductor",
@@ -79,7 +79,7 @@ COMPILERS = (
         "--compilers=NAME",
         listed=True,
         kind=Kind(_known),
-        help="repeated or comma-separated (default: aot_eager,inductor,torchscript, on a GPU also "
+        help="repeated or comma-separated (default: aot_eager,inductor,torchscript, on a GPU inductor,"
         "inductor_reduce_overhead); eager: A/A control; "
         "file.py:function or package.module:function: a compiler of your own; inductor[KEY=VALUE,...]: a "
         "compiler with settings of its own: docs/HOWTO.md",

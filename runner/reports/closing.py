@@ -12,7 +12,7 @@ from runner.analysis.estimate import BreakEven
 from runner.labels import case_name, counted, cut, plain, reason
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.curves import crossing_text, range_text
-from runner.reports.parts.sections import Section, compiler_name, sections
+from runner.reports.parts.sections import Section, compiler_name, sections, verdict_text
 from runner.reports.parts.table import NOT_CHECKED, parity_word
 
 MOST_LINES = 12  # results with a line of their own
@@ -78,7 +78,7 @@ def _facts(comparison: Comparison) -> Iterator[str]:
         return
     if comparison.verdict is not None:
         why = f" ({comparison.open.reason.value})" if comparison.open is not None else ""
-        yield f"{comparison.verdict.value}{why}"
+        yield f"{verdict_text(comparison, counts=True)}{why}"
         yield speedup
     yield from beside_the_speedup(comparison)
 

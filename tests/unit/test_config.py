@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.protocol import AUTO
 from harness.shapes.sizes import spec
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
@@ -25,17 +26,20 @@ def test_lists_by_repetition_and_by_commas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "graphs"),
+    ("words", "compilers", "processes"),
     [
-        (["-dcuda:1"], True),
-        (["-dcpu"], False),
-        (["-dcpu,cuda"], False),
-        (["-dxpu"], False),
-        (["-dcuda", "--compilers=inductor"], False),
+        (["-dcuda:1"], "inductor,inductor_reduce_overhead", 1),
+        (["-dcpu"], "aot_eager,inductor,torchscript", AUTO),
+        (["-dcpu,cuda"], "aot_eager,inductor,torchscript", AUTO),
+        (["-dxpu"], "inductor", 1),
+        (["-dcuda", "--compilers=eager", "--processes=auto"], "eager", AUTO),
     ],
 )
-def test_cuda_graphs_are_among_the_default_compilers_of_a_gpu(words: list[str], *, graphs: bool) -> None:
-    assert ("inductor_reduce_overhead" in config(*words).compilers) is graphs
+def test_a_gpu_has_two_compilers_and_one_process_by_default(
+    words: list[str], compilers: str, processes: int
+) -> None:
+    chosen = config(*words)
+    assert (",".join(chosen.compilers), chosen.protocol.processes) == (compilers, processes)
 
 
 BAD = [

@@ -6,12 +6,23 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
+from harness.timing.measure import placement
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.generation import generation_of
+from runner.cli.progress import outcome
 from runner.labels import case_name, ran_batch
-from runner.reports.parts.sections import sections
+from runner.reports.parts.sections import sections, verdict_text
 from suites import tiny_gpt
-from tests.factories import comparison_of, finding, known, make_job, make_record, printed, with_samples
+from tests.factories import (
+    comparison_of,
+    compiled,
+    finding,
+    known,
+    make_job,
+    make_record,
+    printed,
+    with_samples,
+)
 
 # -- comparisons -----------------------------------------------------------------
 
@@ -285,3 +296,42 @@ def test_the_table_of_a_terminal_keeps_the_models_names(width: int) -> None:
     rows = [line for line in text.splitlines() if "inductor" in line and "x [" in line]
     assert rows[-1].startswith("model")
     assert all(len(line) <= width for line in text.splitlines())
+
+
+BOTH = ("inductor", "inductor_reduce_overhead", "torchscript")
+
+
+@pytest.mark.parametrize(
+    ("device", "candidates", "cold", "cases"),
+    [
+        ("cuda", BOTH, False, 2),
+        ("cpu", BOTH, False, 0),
+        ("cuda", BOTH[1:], False, 0),
+        ("cuda", BOTH, True, 0),
+    ],
+)
+def test_on_a_device_compile_seconds_that_depend_on_the_order_are_named(
+    device: str, candidates: tuple[str, ...], *, cold: bool, cases: int
+) -> None:
+    """Processes come in twos, an order and its reverse: the finding has that of the first."""
+    job = replace(make_job(), device=device, candidates=candidates)
+    fresh = (compiled("cold", 3.0),) if cold else ()
+    records = [replace(make_record(job, name), compilations=fresh) for name in candidates]
+    orders = [
+        [name for name in placement(("baseline", *candidates), again) if name in BOTH[:2]]
+        for again in (job, replace(job, protocol=replace(job.protocol, process=1)))
+    ]
+    assert orders[0] == orders[1][::-1]
+    title = "Seconds of compiling that depend on the order"
+    named = [warning.cases for warning in summarize(records).warnings if warning.title == title]
+    assert [len(texts) for texts in named] == ([cases] if cases else [])
+    assert all("5.00 s" in text and ", ".join(orders[0]) in text for texts in named for text in texts)
+
+
+@pytest.mark.parametrize(("device", "date"), [("cuda", ""), ("cuda", "2026-11-23"), ("cpu", "")])
+def test_a_verdict_on_a_card_says_that_its_tau_is_assumed(device: str, date: str) -> None:
+    record = replace(make_record(replace(make_job(), device=device), speedup=2.0), calibrated=date)
+    (comparison,) = summarize([record]).comparisons
+    expected = "faster" if date or device == "cpu" else "faster (tau assumed)"
+    assert verdict_text(comparison, counts=True) == expected
+    assert f" {expected}, pass" in outcome(record)

@@ -75,7 +75,8 @@ def verdict_text(judged: Judged, *, counts: bool) -> str:
     """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
     if judged.verdict is None:
         return MISSING
-    return judged.verdict.value if counts else f"({judged.verdict.value})"
+    assumed = " (tau assumed)" if isinstance(judged, Comparison) and judged.borrowed else ""
+    return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
 
 
 def compilers(part: Summary | Section) -> tuple[str, ...]:
