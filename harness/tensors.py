@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, ModuleType
+from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -15,51 +18,94 @@ Tensors = Mapping[str, torch.Tensor]
 IMAGE_DIMENSIONS = 4  # of what has a channels-last order
 CANNOT = "torchduet cannot compare it; return what has values, or leave it out of the output"
 DEEPEST = 8  # containers inside each other: an object may contain itself
-NO_RESULTS = (torch.nn.Module, type, ModuleType, FunctionType)
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, Enum)
+CODE = (torch.nn.Module, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, partial)
+SLOT = MemberDescriptorType
 
 
-def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """``value`` with every tensor replaced by ``change(tensor)``.
+def map_tensors(  # noqa: PLR0911 - one for each kind of container
+    value: Any, change: Callable[[torch.Tensor], torch.Tensor], made: dict[int, Any] | None = None
+) -> Any:
+    """``value`` with every tensor replaced by ``change(tensor)``; arrays and generators are copied.
 
-    Looks into tuples, lists, dataclasses, and mappings, which come back as dicts or transformers' outputs.
+    Looks into what ``named_tensors`` looks into. Mappings that cannot be copied come back as dicts.
+    ``TypeError`` with a sentence for another object that holds tensors and cannot be copied.
     """
     if isinstance(value, torch.Tensor):
         return change(value)
+    made = {} if made is None else made  # copies of objects, by the originals' ids
+    if isinstance(value, (*PLAIN, *CODE)) or id(value) in made:
+        return made.get(id(value), value)
+    again = partial(map_tensors, change=change, made=made)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        items = [map_tensors(item, change) for item in value]
+        items = [again(item) for item in value]
         if isinstance(value, torch.nn.utils.rnn.PackedSequence):
             items[1] = items[1].cpu()  # the batch sizes, wherever the data are
         return type(value)(*items)
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(item, change) for item in value)
-    if isinstance(value, Mapping):
-        changed = {key: map_tensors(item, change) for key, item in value.items()}
-        of_transformers = isinstance(value, dict) and dataclasses.is_dataclass(value)
-        return type(value)(**changed) if of_transformers else changed
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        copied = copy.copy(value)
-        for field in dataclasses.fields(value):
-            # a frozen class has no setter, and its __init__ may check more than tensors
-            object.__setattr__(copied, field.name, map_tensors(getattr(value, field.name), change))
-        return copied
-    return value
+    if isinstance(value, (tuple, set, frozenset)) or type(value) is list:
+        return type(value)([again(item) for item in value])
+    if isinstance(value, dict) and dataclasses.is_dataclass(value):  # of transformers
+        return type(value)(**{key: again(item) for key, item in value.items()})
+    try:
+        return _copied(value, again, made)
+    except Exception as error:
+        if isinstance(value, Mapping):
+            return {key: again(item) for key, item in value.items()}
+        if next(named_tensors(value, ""), None) is None:
+            return value
+        raise TypeError(
+            f"an object of the class {type(value).__qualname__} holds tensors and cannot be copied "
+            f"({type(error).__name__}: {error}): give its tensors in tuples, dicts or dataclasses"
+        ) from error
 
 
-def named_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _copied(value: Any, again: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+    """A copy of any other object, with ``again`` of what it holds."""
+    if isinstance(value, torch.Generator):  # torch 2.0 has no copy of it
+        made[id(value)] = torch.Generator(value.device).set_state(value.get_state())
+        return made[id(value)]
+    held, holds = attributes(value), isinstance(value, (list, deque, dict))
+    copied = made[id(value)] = copy.copy(value) if held or holds else copy.deepcopy(value)
+    if isinstance(value, dict):
+        copied.update({key: again(item) for key, item in value.items()})
+    elif holds:
+        copied.clear()
+        copied.extend([again(item) for item in value])
+    for name, item in held.items() if copied is not value else ():
+        # a frozen class has no setter, and its __init__ may check more than tensors
+        object.__setattr__(copied, name, again(item))
+    return copied
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """What an object of any class holds, by name; {} of code and of what the class defines."""
+    if isinstance(value, (*PLAIN, *CODE)):
+        return {}
+    own = [vars(kind) for kind in type(value).__mro__]
+    slots = [n for names in own if "__slots__" in names for n, m in names.items() if isinstance(m, SLOT)]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return {**held, **getattr(value, "__dict__", {})}
+
+
+def named_tensors(value: Any, name: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor in ``value`` with a name that says where it was. Other leaves are skipped.
 
-    Looks into tuples, lists, mappings and dataclasses. A tensor that occurs twice is yielded twice.
+    Looks into containers, mappings and dataclasses, and into other ``objects``. A tensor that occurs twice is
+    yielded twice.
     """
-    return ((place, leaf) for place, leaf in named_leaves(value, name) if isinstance(leaf, torch.Tensor))
+    leaves = named_leaves(value, name, objects=objects)
+    return ((place, leaf) for place, leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def named_leaves(
-    value: Any, name: str, *, objects: bool = False, depth: int = 0
+    value: Any, name: str, *, objects: bool = True, depth: int = 0, seen: set[int] | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Everything in ``value`` that is no container. ``objects``: looks into other objects, too.
+    """Everything in ``value`` that holds nothing else. ``objects``: looks into other objects, too, once each.
 
-    Of these, such as a cache of keys and values, it yields tensors only.
+    Of the code in these, such as a class, nothing is yielded.
     """
+    if objects and seen is None:  # Dynamo of torch 2.0 traces no set
+        seen = set()
     if isinstance(value, torch.Tensor):  # first: Dynamo before torch 2.6 cannot trace is_dataclass
         yield name, value
         return
@@ -70,17 +116,30 @@ def named_leaves(
         inside = enumerate(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         inside = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-    elif objects and depth < DEEPEST and hasattr(value, "__dict__") and not isinstance(value, NO_RESULTS):
-        for key, item in vars(value).items():
-            for place, leaf in named_leaves(item, f"{name}.{key}", objects=True, depth=depth + 1):
-                if isinstance(leaf, torch.Tensor):
-                    yield place, leaf
-        return
+    elif objects and isinstance(value, deque):
+        inside = enumerate(value)
+    elif seen is not None and depth < DEEPEST and id(value) not in seen and (held := attributes(value)):
+        seen.add(id(value))
+        inside = ((key, item) for key, item in held.items() if not isinstance(item, CODE))
     else:
         yield name, value
         return
     for key, item in inside:
-        yield from named_leaves(item, f"{name}.{key}", objects=objects, depth=depth + 1)
+        yield from named_leaves(item, f"{name}.{key}", objects=objects, depth=depth + 1, seen=seen)
+
+
+def as_tensor(leaf: Any) -> torch.Tensor | None:
+    """A tensor, an array of numpy, or a floating number, as a tensor; None for what is no such number."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf
+    if isinstance(leaf, float):
+        return torch.tensor(leaf, dtype=torch.float64, device="cpu")
+    if type(leaf).__module__ != "numpy":
+        return None
+    try:
+        return torch.as_tensor(leaf.copy(), device="cpu")
+    except TypeError:  # of texts, of objects
+        return None
 
 
 def inner_tensors(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
@@ -147,6 +206,13 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 def fresh_copy(value: Any, device: torch.device, cast: torch.dtype | None) -> Any:
     """An independent copy on ``device``; floating tensors are cast, others keep their type."""
+
+    for name, leaf in named_leaves(value, "given"):
+        if isinstance(leaf, torch.nn.Module) and (*leaf.parameters(), *leaf.buffers()):
+            raise TypeError(
+                f"{name.partition('.')[2]} is a module ({type(leaf).__qualname__}), which all variants would "
+                "share: let the model hold it, or use it in the function by its name"
+            )
 
     def own(tensor: torch.Tensor) -> torch.Tensor:
         copied = cast_values(tensor.detach().clone(), cast)

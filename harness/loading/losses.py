@@ -43,7 +43,9 @@ def remarks_on_loss(loss: object, results: Tensors) -> tuple[str, ...]:
 
 
 def _floating(output: Any) -> list[torch.Tensor]:
-    tensors = [tensor for _, tensor in named_tensors(output, "output") if tensor.is_floating_point()]
+    tensors = [
+        tensor for _, tensor in named_tensors(output, "output", objects=False) if tensor.is_floating_point()
+    ]
     trainable = [_readable(t) for t in tensors if t.requires_grad and (t.is_nested or t.numel())]
     if any(tensor.requires_grad for tensor in tensors) and not trainable:
         raise ValueError(f"the output's floating tensors are empty, and have no mean: {GIVE}")

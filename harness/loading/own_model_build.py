@@ -149,7 +149,7 @@ class Function(torch.nn.Module):
             elif not inspect.ismethod(self.function):  # a copied method has a copied object
                 others[name] = value
         for name, value in others.items():
-            if _holds(value):
+            if holds(value):
                 raise TypeError(
                     f"model: its {name} holds a module or a tensor that requires a gradient; variants would "
                     "share it: use the module by a name of its own in the function itself, without decorator "
@@ -159,14 +159,9 @@ class Function(torch.nn.Module):
         given = any(tensor.requires_grad for _, tensor in named_tensors(inputs, "input"))
         self.training = given or any(part.training for part in self.parts)
         self.parts.training = self.training
-        self.call = self.function
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call] # of torch
-        self.call = _with_parts(self.function, dict(zip(self.names, self.parts, strict=True)))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call(*args, **kwargs)
+        return self.function(*args, **kwargs)
 
 
 def _surroundings(function: Any) -> dict[str, Any]:
@@ -176,7 +171,7 @@ def _surroundings(function: Any) -> dict[str, Any]:
     if not inspect.isfunction(function):
         return {}
     code, names = function.__code__, function.__globals__
-    values = {name: names[name] for name in sorted(_globals_of(code) & names.keys())}
+    values = {name: names[name] for name in sorted(globals_of(code) & names.keys())}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # the variable has no value yet
             values[name] = cell.cell_contents
@@ -204,7 +199,7 @@ def _defaults(function: Any) -> dict[str, Any]:
     return {**dict(zip(reversed(names), reversed(values), strict=False)), **(function.__kwdefaults__ or {})}
 
 
-def _holds(value: Any, depth: int = 3) -> bool:
+def holds(value: Any, depth: int = 3) -> bool:
     """Whether this is or holds a module, or a tensor that requires a gradient, within so many steps.
 
     Of what holds many values, the first ``LOOKED_AT`` count.
@@ -218,7 +213,7 @@ def _holds(value: Any, depth: int = 3) -> bool:
         return value.requires_grad
     if isinstance(value, torch.optim.Optimizer):
         return True
-    return depth > 0 and any(_holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))
+    return depth > 0 and any(holds(part, depth - 1) for part in islice(_inside(value), LOOKED_AT))
 
 
 def _is_skeleton(module: torch.nn.Module) -> bool:
@@ -239,26 +234,11 @@ def _inside(value: Any) -> Iterable[Any]:
     return getattr(value, "__dict__", {}).values()
 
 
-def _globals_of(code: types.CodeType) -> set[str]:
+def globals_of(code: types.CodeType) -> set[str]:
     """The names that this code, and the code inside of it, looks up in its module."""
-    inner = (_globals_of(part) for part in code.co_consts if isinstance(part, types.CodeType))
+    inner = (globals_of(part) for part in code.co_consts if isinstance(part, types.CodeType))
     names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*inner)
-
-
-def _with_parts(function: Any, parts: Mapping[str, torch.nn.Module]) -> Callable[..., Any]:
-    """The function with ``parts`` in its closure and under its global names, or as a method of theirs."""
-    if not parts:
-        return function  # type: ignore[no-any-return]
-    if inspect.ismethod(function):
-        return types.MethodType(function.__func__, parts["self"])
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    closure = tuple(types.CellType(parts[name]) if name in parts else cell for name, cell in cells)
-    names = {**function.__globals__, **parts}
-    names.pop("__name__", None)  # with it, Dynamo takes the names of the module that was imported
-    copied = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
-    copied.__kwdefaults__ = function.__kwdefaults__
-    return copied
 
 
 def _kind(value: Any) -> str:

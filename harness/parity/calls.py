@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,14 +21,22 @@ from harness.parity.data import FIRST_DATA, Data, placed
 from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.rule import Truth
 from harness.schema import BREAKS_ON_OTHER_DATA, Failure, Status
-from harness.tensors import Tensors, has_memory, named_leaves, named_tensors, shape_of
+from harness.tensors import (
+    PLAIN,
+    Tensors,
+    as_tensor,
+    has_memory,
+    listed,
+    named_leaves,
+    named_tensors,
+    shape_of,
+)
 from harness.timing.first_calls import stopwatch
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import Workbench
 
 IN_A_ROW = 3
 FIRST, OTHER = 1, 1 + IN_A_ROW  # numbers of the first call on the first and on the other data
-PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +60,11 @@ class State:
 class Form:
     """Of one step's output. ``aliases``: the inputs, weights and buffers that share a tensor's memory.
 
-    ``together``: the other outputs that do.
+    ``together``: the other outputs that do. ``unlike``: why other leaves are not compared.
     """
 
     leaves: Mapping[str, Any]
+    unlike: Mapping[str, str]
     shapes: Mapping[str, tuple[tuple[Any, ...], torch.dtype]]
     strides: Mapping[str, tuple[int, ...]]
     aliases: Mapping[str, frozenset[str]]
@@ -69,13 +78,15 @@ class Form:
             if has_memory(tensor) and tensor.numel():
                 owners.setdefault(_address(tensor), set()).add(name)
         tensors = dict(named_tensors(output, "output"))
-        plain = {n: v for n, v in named_leaves(output, "output") if isinstance(v, PLAIN)}
+        leaves = dict(named_leaves(output, "output"))
+        others = {name: value for name, value in leaves.items() if as_tensor(value) is None}
         strided = {n: t for n, t in tensors.items() if has_memory(t) and t.numel()}
         outputs = dict[int, set[str]]()
         for name, tensor in strided.items():
             outputs.setdefault(_address(tensor), set()).add(name)
         return cls(
-            leaves=plain,
+            leaves={n: v for n, v in leaves.items() if isinstance(v, PLAIN)},
+            unlike={n: type(v).__qualname__ for n, v in others.items() if not isinstance(v, PLAIN)},
             shapes={name: (shape_of(tensor), tensor.dtype) for name, tensor in tensors.items()},
             strides={name: _strides(tensor) for name, tensor in strided.items()},
             aliases={name: frozenset(owners.get(_address(t), ())) for name, t in strided.items()},
@@ -84,10 +95,7 @@ class Form:
 
     def wrong_in(self, candidate: Form) -> Iterator[tuple[str, str]]:
         """The name of each output whose form is wrong, and a sentence."""
-        for name, value in self.leaves.items():
-            other = candidate.leaves.get(name, value)
-            if type(other) is not type(value) or str(other) != str(value):
-                yield name, f"{other!r} instead of {value!r}"
+        yield from self._wrong_leaves(candidate)
         for name in self.shapes.keys() & candidate.shapes.keys():
             (shape, dtype), (ours, kind) = candidate.shapes[name], self.shapes[name]
             if shape != ours:
@@ -99,6 +107,35 @@ class Form:
             if bool(before) != bool(now):
                 which = ", ".join(sorted(before or now)[:3])
                 yield name, f"{'no longer ' if before else ''}shares its memory with {which}"
+
+    def _wrong_leaves(self, candidate: Form) -> Iterator[tuple[str, str]]:
+        for name, value in self.leaves.items():
+            if name not in candidate.leaves:
+                if not isinstance(value, float):  # which is compared as a tensor
+                    yield name, f"missing; eager's is {value!r}"
+                continue
+            other = candidate.leaves[name]
+            both = isinstance(value, float) and isinstance(other, float)
+            if not both and (type(other) is not type(value) or str(other) != str(value)):
+                yield name, f"{other!r} instead of {value!r}"
+        for name in candidate.leaves.keys() - self.leaves.keys() - self.unlike.keys():
+            yield name, f"{candidate.leaves[name]!r}, which eager has not"
+
+    def steady(self, again: Form) -> Form:
+        """Without the leaves that differ from eager's second step: a count, a time."""
+        moved = {n for n, v in self.leaves.items() if n not in again.leaves or str(again.leaves[n]) != str(v)}
+        moved = {
+            name: "eager's next call has another"
+            for name in moved
+            if not isinstance(self.leaves[name], float)
+        }
+        leaves = {name: value for name, value in self.leaves.items() if name not in moved}
+        return replace(self, leaves=leaves, unlike={**self.unlike, **moved})
+
+    def not_compared(self) -> tuple[str, ...]:
+        """A sentence on the outputs that are no tensors, numbers or texts; none if all are."""
+        named = [f"{name} ({why})" for name, why in self.unlike.items()]
+        return (f"{listed(named, 5)}: no tensors, numbers or texts that can be compared",) if named else ()
 
     def shared_outputs(self, candidate: Form) -> str:
         """A note on an output that shares the memory of another one as eager's does not; "" if none does."""

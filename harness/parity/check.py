@@ -94,6 +94,7 @@ class Check:
     def _judge_form(self, calls: FirstCalls) -> None:
         eager = self.checks.form
         if eager is not None:
+            self.not_checked += eager.not_compared()
             for name, why in eager.wrong_in(calls.form):
                 self._add(Judgment(name=name, call=1, form=why))
             notes = eager.other_strides(calls.form), eager.shared_outputs(calls.form)

@@ -20,6 +20,7 @@ from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
 from harness.schema import CompilerOptions, Protocol
 from harness.tensors import (
+    as_tensor,
     cast_module,
     dense_parts,
     fresh_copy,
@@ -35,7 +36,9 @@ from harness.tensors import (
     storages,
 )
 from harness.timing.blocks import checkpoint_activations
+from harness.timing.copies import copied, refused
 from harness.timing.exact import InFp64
+from harness.timing.kept import Kept
 from harness.timing.measure import LapClock
 from harness.timing.optimizer import Update
 from harness.workload import Workload
@@ -81,7 +84,7 @@ def replica(
     """
     # the cast comes before the move, and copies parameter by parameter: a copy needs no more than it keeps
     shares = exact or (cast is not None and of(device).accelerated)
-    module = _copied(workload.module, _unowned(workload.module, None if exact else cast) if shares else {})
+    module = copied(workload.module, _unowned(workload.module, None if exact else cast) if shares else {})
     if cast is not None:
         cast_module(module, cast)
     module = module.to(device)
@@ -120,38 +123,15 @@ def given_of(
 ) -> dict[str, Any]:
     """Fresh copies of the workload's inputs and target on the device: the program's fields of these names."""
     given = {"args": workload.args, "kwargs": dict(workload.kwargs), "target": workload.target}
-    given = {name: fresh_copy(value, device, cast) for name, value in given.items()}
+    try:
+        given = {name: fresh_copy(value, device, cast) for name, value in given.items()}
+    except TypeError as error:
+        raise refused(f"the inputs, or the target, cannot be copied for each compiler: {error}") from error
     if exact:  # after the cast, see ``replica``
         given = {name: fresh_copy(value, device, torch.float64) for name, value in given.items()}
     if channels_last:
         given = {name: map_tensors(value, in_channels_last) for name, value in given.items()}
     return given
-
-
-def _copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
-    """A deep copy. Without no_grad, a scripted module's parameters would stay in the original's graph."""
-    try:
-        with torch.no_grad():
-            copied = copy.deepcopy(module, known)
-    except RuntimeError as error:
-        if where := next(_computed(module), None):
-            raise TypeError(
-                f"torch cannot copy the model: it keeps the tensor {where}, made from others that "
-                f"require a gradient; compute it in forward, or keep {where}.detach()"
-            ) from error
-        raise
-    for ours, theirs in zip(copied.parameters(), module.parameters(), strict=True):
-        if ours.requires_grad != theirs.requires_grad:
-            ours.requires_grad_(theirs.requires_grad)
-    return copied
-
-
-def _computed(module: torch.nn.Module) -> Iterator[str]:
-    """The names of the tensors in attributes and buffers that are no leaves of autograd's graph."""
-    for name, part in module.named_modules():
-        for place, tensor in named_tensors(dict(vars(part)), name):
-            if not tensor.is_leaf:
-                yield place.replace("_buffers.", "").lstrip(".")
 
 
 def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
@@ -225,6 +205,7 @@ class Variant:
         self.whole = False  # whether the whole step is compiled
         self._forward = program.forward()
         self._initial: dict[str, torch.Tensor] = {}
+        self.kept: Kept | None = None  # what is put back besides
         if protocol.optimizer != "none":
             own = program.optimizer, program.scheduler, self._gradients
             self._update = Update(protocol, program.module, program.loss_scale, *own)
@@ -258,6 +239,7 @@ class Variant:
         variant._of_smaller = {}  # noqa: SLF001 - of this class
         variant.drive_with()
         variant.remember()
+        variant.kept = self.kept and Kept(variant.program, self.kept.names)
         return variant
 
     def _batch_of(self, forward: Forward) -> Batch:
@@ -376,8 +358,8 @@ class Variant:
 
     @property
     def rewinds(self) -> bool:
-        """Whether each sample begins with the same weights, because its steps change them."""
-        return self._update is not None
+        """Whether each sample begins with the same weights, because its steps change them, or other state."""
+        return self._update is not None or self.kept is not None
 
     @property
     def drifts(self) -> bool:
@@ -390,6 +372,8 @@ class Variant:
             self._put_back()
 
     def _put_back(self) -> None:
+        if self.kept is not None:
+            self.kept.put_back()
         with torch.no_grad():
             for name, tensor in self._mutable():
                 before = self._initial.get(name)
@@ -472,8 +456,8 @@ def _clearing(module: torch.nn.Module, sizes: tuple[Any, ...], *, to_none: bool)
 
 def _named_results(program: Program, loss: Any, output: Any) -> dict[str, torch.Tensor]:
     """Outputs, loss and gradients of the last step of ``program``, by name."""
-    leaves = named_leaves(output, "output", objects=True)
-    tensors = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    leaves = ((name, as_tensor(leaf)) for name, leaf in named_leaves(output, "output"))
+    tensors = {name: tensor for name, tensor in leaves if tensor is not None}
     if isinstance(loss, torch.Tensor):
         tensors["loss"] = loss
     for name, parameter in program.module.named_parameters():

@@ -14,6 +14,7 @@ from harness.precision import Precision, precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode
 from harness.timing.first_calls import timed
+from harness.timing.kept import Kept
 from harness.timing.step import Take, Variant, replica, seed_everything
 from harness.workload import Workload
 
@@ -39,6 +40,7 @@ class Workbench:
         self.generates = job.case.mode is Mode.GENERATE
         self.tokens: torch.Tensor | None = None  # the tokens of eager's first run
         self.take: Take = cloned  # what is kept of a result
+        self.state: tuple[str, ...] = ()  # see ``find_state``
         self.loss_scale = 1.0
         self.timeout_s = job.protocol.timeout_s
 
@@ -60,7 +62,20 @@ class Workbench:
         program = self._replica(kind, exact=exact)
         used = full if exact else kind
         protocol = self._job.protocol
-        return make(program, used, self.device, switches=switches, exact=exact, protocol=protocol)
+        variant = make(program, used, self.device, switches=switches, exact=exact, protocol=protocol)
+        variant.kept = Kept(program, self.state) if self.state else None
+        return variant
+
+    def find_state(self) -> tuple[str, ...]:
+        """The names of what a step changes beside weights, buffers and tensors that are given.
+
+        All later variants put it back.
+        """
+        variant = self.variant()
+        kept = Kept(variant.program)
+        self.step(variant)
+        self.state = kept.moved()
+        return self.state
 
     def settle(self, *, stepped: bool = True) -> bool:
         """Sets the TF32 that all variants share. Returns whether the model's code had changed it.

@@ -31,6 +31,7 @@ from harness.precision import precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode, ModelFacts, Status
 from harness.settings import is_own_model
+from harness.tensors import listed
 from harness.timing.first_calls import FIRST_CALLS, stopwatch
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
@@ -100,7 +101,7 @@ class Opening:
                 self.baseline_step_s = min(self.bench.call_times(self.baseline, FIRST_CALLS))
         if (checks := self.checks) is not None:
             with attempting("eager", Status.EAGER_2ND_RUN_FAIL, Status.EAGER_2ND_RUN_OOM, explain):
-                second = self._run_again(checks, eager, first)
+                eager, second = self._run_again(checks, eager, first)
             self._say("fp64")
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
                 checks.open(eager, first, second)
@@ -170,11 +171,11 @@ class Opening:
         bench.tokens = results.get(TOKENS) if bench.generates else None
         return eager, bench.results(eager, loss, output) if bench.tokens is not None else results
 
-    def _run_again(self, checks: Checks, eager: Variant, first: Results) -> Results:
+    def _run_again(self, checks: Checks, eager: Variant, first: Results) -> tuple[Variant, Results]:
         """Eager's second run from the same state, after the steps in a row that it runs for the checks.
 
         If the second step in a row repeats the first, it is that run. Otherwise, a copy runs as often as a
-        candidate before its last check.
+        candidate before its last check. Eager is another copy if state is found that ``eager`` did not save.
         """
         bench, times = self.bench, list[float]()
         step = bench.step(eager, stopwatch(times), restored=bench.generates)
@@ -182,15 +183,22 @@ class Opening:
         second = bench.results(eager, *step)
         if repeats(first, second):
             second = first  # equal tensors need memory only once
-        checks.go_on(eager, first, second, self._form)
-        if second is first:
-            return first
-        second = bench.run(eager)
-        if repeats(first, second):
-            return first
+        form = Form.of(eager, step[1])
+        del step
+        checks.go_on(eager, first, second, self._form.steady(form))
+        if second is first or repeats(first, bench.run(eager)):
+            return eager, first
+        if names := bench.find_state():
+            copy = bench.variant()
+            self.baseline = copy if self.baseline is eager else bench.timed_variant()
+            eager = copy
+            goes_on = f"state that is no buffer goes on from call to call in {listed(names)}"
+            self._remarks = (*self._remarks, f"{goes_on}: where a check begins anew, it is put back")
+            if repeats(first, bench.run(eager)):
+                return eager, first
         copy = bench.variant()
         self.baseline_step_s = min(bench.call_times(copy, FIRST_CALLS - 1))
-        return bench.run(copy)
+        return eager, bench.run(copy)
 
 
 def rule_of(job: Job, bench: Workbench) -> Rule:

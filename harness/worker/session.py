@@ -277,15 +277,17 @@ class Session:
         if self._bench.baseline_precision == self._bench.precision:
             self._baseline_step_s = done.fastest_s(BASELINE)
         shortest_s = self._job.protocol.min_sample_s
-        self._iterations = enough_iterations(
-            done.rounds,
-            lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
-            max(shortest_s, STREAM_S if self._streams else 0.0),
-        )
-        if self._streams:
-            seconds, most = done.rounds[-1].seconds.values(), max(STREAM, self._iterations)
-            asked = iterations_for(min(seconds), shortest_s, most=most)
-            self._iterations = max(asked, stream_of(max(seconds), most))
+        self._iterations = 1  # state of the model is put back before a sample
+        if not self._bench.state:
+            self._iterations = enough_iterations(
+                done.rounds,
+                lambda n: next(self._rounds.endless(self._variants, n, "warm up")),
+                max(shortest_s, STREAM_S if self._streams else 0.0),
+            )
+            if self._streams:
+                seconds, most = done.rounds[-1].seconds.values(), max(STREAM, self._iterations)
+                asked = iterations_for(min(seconds), shortest_s, most=most)
+                self._iterations = max(asked, stream_of(max(seconds), most))
         counts = self._iterations == 1 and not self._job.environments
         self._kept = list(done.counting if counts else ())
         self._rounds.done = len(self._kept)

@@ -1,0 +1,175 @@
+"""Copies of a model that share nothing with it. ``deepcopy`` keeps functions and weak references as they are.
+
+So what the closure, the defaults and the global names of a hook find would be parts of the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import operator
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from harness.failures import JobFailed
+from harness.loading.own_model_build import globals_of, holds
+from harness.loading.plain_model import WRAPPED
+from harness.schema import Failure, Status
+from harness.tensors import named_tensors
+
+
+def copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
+    """A deep copy. Without no_grad, a scripted module's parameters would stay in the original's graph.
+
+    ``known``: copies that exist already, by the originals' ids. ``JobFailed`` with a sentence for a function
+    of the model that finds a module, or a tensor that requires a gradient, which the model does not hold.
+    """
+    again = _Again(known)
+    try:
+        with torch.no_grad():
+            twin = copy.deepcopy(module, known)
+            again.in_all_copies()
+    except RuntimeError as error:
+        if where := next(_computed(module), None):
+            raise TypeError(
+                f"torch cannot copy the model: it keeps the tensor {where}, made from others that "
+                f"require a gradient; compute it in forward, or keep {where}.detach()"
+            ) from error
+        raise
+    for ours, theirs in zip(twin.parameters(), module.parameters(), strict=True):
+        if ours.requires_grad != theirs.requires_grad:
+            ours.requires_grad_(theirs.requires_grad)
+        for hook in (theirs._backward_hooks or {}).values():  # noqa: SLF001 - a copy has none
+            ours.register_hook(again.of(hook))
+    return twin
+
+
+def _computed(module: torch.nn.Module) -> Iterator[str]:
+    """The names of the tensors in attributes and buffers that are no leaves of autograd's graph."""
+    for name, part in module.named_modules():
+        for place, tensor in named_tensors(dict(vars(part)), name):
+            if not tensor.is_leaf:
+                yield place.replace("_buffers.", "").lstrip(".")
+
+
+class _Again:
+    """Makes functions again, with the copies of what they refer to. ``copies``: by the originals' ids."""
+
+    def __init__(self, copies: dict[int, Any]) -> None:
+        self._copies = copies
+
+    def in_all_copies(self) -> None:
+        """Replaces functions and weak references in each object that ``deepcopy`` has made."""
+        done = {id(self._copies)}  # where deepcopy keeps the originals
+        while keys := self._copies.keys() - done:
+            done |= keys
+            for value in map(self._copies.__getitem__, keys):
+                if isinstance(value, functools.partial):
+                    state = self.of(value.func), value.args, value.keywords, vars(value)
+                    value.__setstate__(state)  # type: ignore[attr-defined] # of C
+                if isinstance(value, types.FunctionType):  # which may be the original itself
+                    continue
+                held = value if isinstance(value, (dict, list)) else getattr(value, "__dict__", {})
+                for place, item in [*(enumerate(held) if isinstance(held, list) else held.items())]:
+                    if (changed := self.of(item)) is not item:
+                        held[place] = changed
+
+    def of(self, value: Any) -> Any:
+        """``value``, or what takes its place in the copy."""
+        if id(value) in self._copies:
+            return self._copies[id(value)]
+        if isinstance(value, weakref.ref):
+            target = self._copies.get(id(value()))
+            return value if target is None else weakref.ref(target)
+        if isinstance(value, types.MethodType):
+            function, owner = self.of(value.__func__), self.of(value.__self__)
+            same = function is value.__func__ and owner is value.__self__
+            return value if same else types.MethodType(function, owner)
+        if type(value) is tuple:
+            items = tuple(map(self.of, value))
+            return value if all(map(lambda a, b: a is b, items, value)) else items
+        if isinstance(value, types.FunctionType) and not hasattr(value, WRAPPED):
+            return self._function(value)
+        return value
+
+    def _function(self, function: types.FunctionType) -> types.FunctionType:
+        self._copies[id(function)] = function  # it may refer to itself
+        found = function.__globals__
+        names = {name: found[name] for name in globals_of(function.__code__) & found.keys()}
+        changed = {n: self._copies[id(value)] for n, value in names.items() if id(value) in self._copies}
+        for name in names.keys() - changed.keys():
+            if holds(names[name], 1):
+                raise _refused(function, name)
+        cells = function.__closure__ or ()
+        closure = tuple(map(self._cell, (function,) * len(cells), function.__code__.co_freevars, cells))
+        given = function.__defaults__ or (), tuple((function.__kwdefaults__ or {}).items())
+        defaults = self._found(function, "its defaults", given)
+        if changed or defaults is not given or any(map(operator.is_not, closure, cells)):
+            self._copies[id(function)] = _made_again(function, changed, closure, defaults)
+        return self._copies[id(function)]  # type: ignore[no-any-return]
+
+    def _cell(self, function: types.FunctionType, name: str, cell: types.CellType) -> types.CellType:
+        with contextlib.suppress(ValueError):  # the variable has no value yet
+            value = cell.cell_contents
+            if id(cell) not in self._copies and (changed := self._found(function, name, value)) is not value:
+                self._copies[id(cell)] = types.CellType(changed)
+        return self._copies.get(id(cell), cell)  # type: ignore[no-any-return]
+
+    def _found(self, function: types.FunctionType, name: str, value: Any) -> Any:
+        """``of`` what a function finds; of an object that holds parts of the model, a deep copy.
+
+        What holds none, such as a dictionary that the class of the model finds, too, stays as it is.
+        """
+        if (changed := self.of(value)) is not value or isinstance(value, (types.FunctionType, tuple)):
+            return changed
+        if not isinstance(value, RemovableHandle) and not holds(value):
+            return value
+        before = self._copies.keys() | ()
+        try:
+            changed = copy.deepcopy(value, self._copies)
+        except Exception as error:
+            raise _refused(function, name) from error
+        for part in (self._copies[key] for key in self._copies.keys() - before):
+            own = isinstance(part, torch.nn.Module) and [
+                *part.parameters(recurse=False),
+                *part.buffers(recurse=False),
+            ]
+            if own or (isinstance(part, torch.Tensor) and part.requires_grad):
+                raise _refused(function, name)
+        return changed
+
+
+def _made_again(
+    function: types.FunctionType,
+    names: dict[str, Any],
+    closure: tuple[types.CellType, ...],
+    given: tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]],
+) -> types.FunctionType:
+    if names:
+        names = {**function.__globals__, **names}
+        names.pop("__name__", None)  # with it, Dynamo takes the names of the module that was imported
+    again = types.FunctionType(
+        function.__code__, names or function.__globals__, function.__name__, given[0] or None, closure
+    )
+    again.__kwdefaults__ = dict(given[1]) or None
+    again.__dict__.update(function.__dict__)
+    return again
+
+
+def _refused(function: types.FunctionType, name: str) -> JobFailed:
+    return refused(
+        f"the model cannot be copied for each compiler: its function {function.__qualname__} uses {name}, "
+        "with a module or a tensor that requires a gradient, which is no part of the model: make it an "
+        "attribute of the model"
+    )
+
+
+def refused(sentence: str) -> JobFailed:
+    """For what this program cannot measure."""
+    return JobFailed(Status.MODEL_FAIL_TO_LOAD, Failure(kind="TypeError", message=sentence, phase="open"))
