@@ -123,11 +123,11 @@ class Form:
 
     def steady(self, again: Form) -> Form:
         """Without the leaves that differ from eager's second step: a count, a time."""
-        moved = {n for n, v in self.leaves.items() if n not in again.leaves or str(again.leaves[n]) != str(v)}
+        why = "eager's next call has another"
         moved = {
-            name: "eager's next call has another"
-            for name in moved
-            if not isinstance(self.leaves[name], float)
+            name: why
+            for name, value in self.leaves.items()
+            if not isinstance(value, float) and str(again.leaves.get(name, again)) != str(value)
         }
         leaves = {name: value for name, value in self.leaves.items() if name not in moved}
         return replace(self, leaves=leaves, unlike={**self.unlike, **moved})

@@ -46,7 +46,7 @@ def copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
         if ours.requires_grad != theirs.requires_grad:
             ours.requires_grad_(theirs.requires_grad)
         for hook in (theirs._backward_hooks or {}).values():  # noqa: SLF001 - a copy has none
-            ours.register_hook(again.of(hook))
+            ours.register_hook(again.of(hook))  # type: ignore[no-untyped-call] # of torch
     return twin
 
 
