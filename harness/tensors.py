@@ -24,7 +24,7 @@ SLOT = MemberDescriptorType
 
 
 def map_tensors(  # noqa: PLR0911 - one for each kind of container
-    value: Any, change: Callable[[torch.Tensor], torch.Tensor], made: dict[int, Any] | None = None
+    value: Any, change: Callable[[torch.Tensor], torch.Tensor], copies: dict[int, Any] | None = None
 ) -> Any:
     """``value`` with every tensor replaced by ``change(tensor)``; arrays and generators are copied.
 
@@ -33,10 +33,10 @@ def map_tensors(  # noqa: PLR0911 - one for each kind of container
     """
     if isinstance(value, torch.Tensor):
         return change(value)
-    made = {} if made is None else made  # copies of objects, by the originals' ids
-    if isinstance(value, (*PLAIN, *CODE)) or id(value) in made:
-        return made.get(id(value), value)
-    again = partial(map_tensors, change=change, made=made)
+    copies = {} if copies is None else copies  # copies of objects, by the originals' ids
+    if isinstance(value, (*PLAIN, *CODE)) or id(value) in copies:
+        return copies.get(id(value), value)
+    again = partial(map_tensors, change=change, copies=copies)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         items = [again(item) for item in value]
         if isinstance(value, torch.nn.utils.rnn.PackedSequence):
@@ -47,7 +47,7 @@ def map_tensors(  # noqa: PLR0911 - one for each kind of container
     if isinstance(value, dict) and dataclasses.is_dataclass(value):  # of transformers
         return type(value)(**{key: again(item) for key, item in value.items()})
     try:
-        return _copied(value, again, made)
+        return _copied(value, again, copies)
     except Exception as error:
         if isinstance(value, Mapping):
             return {key: again(item) for key, item in value.items()}
@@ -59,13 +59,13 @@ def map_tensors(  # noqa: PLR0911 - one for each kind of container
         ) from error
 
 
-def _copied(value: Any, again: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+def _copied(value: Any, again: Callable[[Any], Any], copies: dict[int, Any]) -> Any:
     """A copy of any other object, with ``again`` of what it holds."""
     if isinstance(value, torch.Generator):  # torch 2.0 has no copy of it
-        made[id(value)] = torch.Generator(value.device).set_state(value.get_state())
-        return made[id(value)]
+        copies[id(value)] = torch.Generator(value.device).set_state(value.get_state())
+        return copies[id(value)]
     held, holds = attributes(value), isinstance(value, (list, deque, dict))
-    copied = made[id(value)] = copy.copy(value) if held or holds else copy.deepcopy(value)
+    copied = copies[id(value)] = copy.copy(value) if held or holds else copy.deepcopy(value)
     if isinstance(value, dict):
         copied.update({key: again(item) for key, item in value.items()})
     elif holds:

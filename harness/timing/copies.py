@@ -100,8 +100,8 @@ class _Again:
 
     def _function(self, function: types.FunctionType) -> types.FunctionType:
         self._copies[id(function)] = function  # it may refer to itself
-        found = function.__globals__
-        names = {name: found[name] for name in globals_of(function.__code__) & found.keys()}
+        outside = function.__globals__
+        names = {name: outside[name] for name in globals_of(function.__code__) & outside.keys()}
         changed = {n: self._copies[id(value)] for n, value in names.items() if id(value) in self._copies}
         for name in names.keys() - changed.keys():
             if holds(names[name], 1):
@@ -109,7 +109,7 @@ class _Again:
         cells = function.__closure__ or ()
         closure = tuple(map(self._cell, (function,) * len(cells), function.__code__.co_freevars, cells))
         given = function.__defaults__ or (), tuple((function.__kwdefaults__ or {}).items())
-        defaults = self._found(function, "its defaults", given)
+        defaults = self._reached(function, "its defaults", given)
         if changed or defaults is not given or any(map(operator.is_not, closure, cells)):
             self._copies[id(function)] = _made_again(function, changed, closure, defaults)
         return self._copies[id(function)]  # type: ignore[no-any-return]
@@ -117,11 +117,14 @@ class _Again:
     def _cell(self, function: types.FunctionType, name: str, cell: types.CellType) -> types.CellType:
         with contextlib.suppress(ValueError):  # the variable has no value yet
             value = cell.cell_contents
-            if id(cell) not in self._copies and (changed := self._found(function, name, value)) is not value:
+            if (
+                id(cell) not in self._copies
+                and (changed := self._reached(function, name, value)) is not value
+            ):
                 self._copies[id(cell)] = types.CellType(changed)
         return self._copies.get(id(cell), cell)  # type: ignore[no-any-return]
 
-    def _found(self, function: types.FunctionType, name: str, value: Any) -> Any:
+    def _reached(self, function: types.FunctionType, name: str, value: Any) -> Any:
         """``of`` what a function finds; of an object that holds parts of the model, a deep copy.
 
         What holds none, such as a dictionary that the class of the model finds, too, stays as it is.
