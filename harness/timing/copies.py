@@ -28,7 +28,7 @@ def copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
     """A deep copy. Without no_grad, a scripted module's parameters would stay in the original's graph.
 
     ``known``: copies that exist already, by the originals' ids. ``JobFailed`` with a sentence for a function
-    of the model that finds a module, or a tensor that requires a gradient, which the model does not hold.
+    of the model that finds a module which the model does not hold.
     """
     again = _Again(known)
     try:
@@ -104,7 +104,9 @@ class _Again:
         names = {name: outside[name] for name in globals_of(function.__code__) & outside.keys()}
         changed = {n: self._copies[id(value)] for n, value in names.items() if id(value) in self._copies}
         for name in names.keys() - changed.keys():
-            if holds(names[name], 1):
+            if isinstance(names[name], torch.Tensor) and names[name].requires_grad:
+                changed[name] = self._reached(function, name, names[name])
+            elif holds(names[name], 1):
                 raise _refused(function, name)
         cells = function.__closure__ or ()
         closure = tuple(map(self._cell, (function,) * len(cells), function.__code__.co_freevars, cells))
@@ -139,11 +141,9 @@ class _Again:
         except Exception as error:
             raise _refused(function, name) from error
         for part in (self._copies[key] for key in self._copies.keys() - before):
-            own = isinstance(part, torch.nn.Module) and [
-                *part.parameters(recurse=False),
-                *part.buffers(recurse=False),
-            ]
-            if own or (isinstance(part, torch.Tensor) and part.requires_grad):
+            if isinstance(part, torch.nn.Module) and (
+                [*part.parameters(recurse=False), *part.buffers(recurse=False)]
+            ):
                 raise _refused(function, name)
         return changed
 
