@@ -36,6 +36,7 @@ BYTES_PER_S, LAUNCH_S = 4.3e12, 5e-6  # a copy's, reading and writing; of one op
 SIZES_GB = (24, 40, 80, 141)
 USABLE = 0.95  # of the size
 CONTEXT_GB, COMPILERS = 1.0, 2  # of CUDA itself; beside eager, by default
+Row = dict[str, Any]
 ITEMS = (
     *(("training", dtype, "tiny_gpt", "GPT_150k") for dtype in ("amp_bfloat16", "float32", "tf32")),
     ("training", "bfloat16", "tiny_gpt", "GPT2_124M"),
@@ -47,10 +48,9 @@ ITEMS = (
     *(("inference", dtype, "ops", "matmul_published") for dtype in ("bfloat16", "float32")),
 )
 """Mode, precision, suite and model of the jobs that a card measures first."""
-LENGTHS = {"prompt_tokens": 128, "new_tokens": 64}
+LENGTHS: Row = {"prompt_tokens": 128, "new_tokens": 64}
 BATCHES = {"resnet50": 64}  # of an item, where it is not the published one
 NO_BFLOAT16 = ("GoogleFnet",)  # whose transforms have no such kernels
-Row = dict[str, Any]
 
 
 def predicted(mode: str, dtype: str, suite: str, name: str) -> Row:
@@ -61,7 +61,8 @@ def predicted(mode: str, dtype: str, suite: str, name: str) -> Row:
     case = replace(case, **(LENGTHS if case.mode is Mode.GENERATE else {}))
     row: Row = {"model": name, "suite": suite, "mode": mode, "dtype": dtype, "batch": case.batch_size}
     peak = data_sheet_peak(CARD)
-    rate = peak and peak.flop_per_s("bfloat16" if "bfloat16" in dtype else dtype)
+    assert peak is not None
+    rate = peak.flop_per_s("bfloat16" if "bfloat16" in dtype else dtype)
     assert rate is not None
     with faked(suite):
         try:
@@ -70,14 +71,14 @@ def predicted(mode: str, dtype: str, suite: str, name: str) -> Row:
             return row | {"why": f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"}
 
 
-class Device(TorchDispatchMode):
+class Device(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
     """The seconds of each operation on the card: of its products or its traffic, whichever takes longer.
 
     Inside the two counters, whose sums it reads before and after an operation.
     """
 
     def __init__(self, flops: Any, traffic: Any, rate: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._flops, self._traffic, self._rate = flops, traffic, rate
         self.seconds = {"compute": 0.0, "bandwidth": 0.0}
 

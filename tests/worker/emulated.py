@@ -54,11 +54,11 @@ RIGHT = {
 """Emulation of eager -> those of its candidates. ``float32``: none."""
 
 
-class Rounded(TorchDispatchMode):
+class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
     """Factors of products of float32 have ten bits of fraction. ``half``: what is added before the cut."""
 
     def __init__(self, half: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._half = half
 
     @classmethod
@@ -74,11 +74,11 @@ class Rounded(TorchDispatchMode):
         return func(*given, **(kwargs or {}))
 
 
-class Unsteady(TorchDispatchMode):
+class Unsteady(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
     """What is summed is in another order in each call. Its draws leave torch's generator as it is."""
 
     def __init__(self, generator: torch.Generator, *, products: bool = True) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._generator, self._products = generator, products
 
     @classmethod
@@ -86,7 +86,8 @@ class Unsteady(TorchDispatchMode):
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, given, after = func.overloadpacket.__name__, list(args), lambda result: result
+        name, given = func.overloadpacket.__name__, list(args)
+        after: Callable[[Any], Any] = lambda result: result  # noqa: E731
         if name == "convolution_backward":
             back = self._shuffle(given, ((0, 0), (1, 0)))
             after = lambda r: (None if r[0] is None else r[0].index_select(0, back), *r[1:])  # noqa: E731
@@ -192,14 +193,15 @@ def outcomes(words: str, suite: str, case: Case, dtype: str) -> Iterator[Outcome
     with emulated(words, others):
         session = Session(job, lambda _: None, compilers={name: partial(compiler, name) for name in names})
         session.open()
-        verdicts = {}
+        verdicts = dict[str, dict[str, Any]]()
         for name in names:
             try:
                 status, parity, *_ = session.prepare(name)
             except JobFailed as failed:
                 verdicts[name] = {"status": failed.status.value, "why": failed.failure.message}
                 continue
-            worst = parity.worst if parity is not None and parity.failed else None
+            assert parity is not None
+            worst = parity.worst if parity.failed else None
             verdicts[name] = {"status": status.value, "spread": parity.eager_spread, "used": parity.used}
             verdicts[name] |= {"why": f"{worst.name}: {worst.failure}" if worst else parity.unjudged}
         session.warm_up()

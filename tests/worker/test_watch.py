@@ -186,7 +186,7 @@ def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: pytest.MonkeyPatc
     looked = Mock(return_value={})
     monkeypatch.setattr("harness.parity.watch._of_gradients", looked)
     values = drawn(64).float()
-    watch, variant = watching(values, **{"gradient.w": values})
+    watch, variant = watching(values, 0.0, **{"gradient.w": values})
     for steps in (1, 1, 4, *[1] * (LOOKS + 5)):  # two looks do not count: others came between
         watch.look(variant, (None, values), steps)
     assert looked.call_count == 2 + LOOKS
