@@ -40,7 +40,7 @@ class Program:
     optimizer: Callable[..., Any] | None = None  # the user's own, as the scheduler: see ``Workload``
     scheduler: Callable[..., Any] | None = None
 
-    def given(self) -> tuple[Any, ...]:
+    def given(self) -> tuple[Any, Any, Any]:
         """Inputs and target."""
         return (self.args, self.kwargs, self.target)
 

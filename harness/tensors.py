@@ -162,7 +162,7 @@ def has_memory(tensor: torch.Tensor) -> bool:
         tensor.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):  # torch's answer for a storage that is not there
         return False
-    return not tensor._is_zerotensor()  # type: ignore[attr-defined]  # noqa: SLF001 - torch has no other name
+    return not tensor._is_zerotensor()  # noqa: SLF001 - torch has no other name
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -183,11 +183,12 @@ def dense_parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Te
             torch.cat([part.flatten() for part in parts]) if parts else tensor.new_empty(0),
         )
     elif isinstance(tensor, torch.masked.MaskedTensor):
-        yield f"{name}.mask", tensor.get_mask()
-        yield name, tensor.get_data().masked_fill(~tensor.get_mask(), 0)
+        mask: torch.Tensor = tensor._masked_mask  # noqa: SLF001 - get_mask() has no types
+        yield f"{name}.mask", mask
+        yield name, tensor._masked_data.masked_fill(~mask, 0)  # noqa: SLF001
     elif tensor.is_meta:
         raise TypeError(f"{name} is on the device meta, which holds no values: {CANNOT}")
-    elif tensor._is_zerotensor():  # type: ignore[attr-defined]  # noqa: SLF001
+    elif tensor._is_zerotensor():  # noqa: SLF001
         yield name, torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     else:
         yield name, tensor if tensor.layout is torch.strided else tensor.to_dense()

@@ -1,5 +1,6 @@
 """What models keep and return: copies of hooks, state in attributes, other containers, other outputs."""
 
+import copy
 import functools
 import itertools
 import random
@@ -280,7 +281,7 @@ def test_nothing_of_the_callers_is_changed(make: Callable[[Any], Any]) -> None:
         return line(sum(tensors)) + torch.rand(2, generator=generator)  # type: ignore[no-any-return]
 
     def loss(output: torch.Tensor, target: Any) -> torch.Tensor:
-        return (output - target.y.mul_(2)).square().mean()
+        return (output - target.y.mul_(2)).square().mean()  # type: ignore[no-any-return]
 
     target_of = SimpleNamespace(y=target)
     model = Of(step, nn.Linear(2, 2))
@@ -307,11 +308,8 @@ def test_what_cannot_be_copied_is_refused_in_a_sentence() -> None:
         (Odd(torch.ones(2)), "class Odd holds tensors .* there is one"),
         (nn.Linear(2, 2), "module"),
     ):
-        caught = failed(
-            lambda given=given: opened(
-                lambda: Workload(module=Of(lambda x: x), args=(given,)), Mode.INFERENCE
-            )
-        )
+        work = Workload(module=Of(lambda x: x), args=(given,))
+        caught = failed(functools.partial(opened, functools.partial(copy.copy, work), Mode.INFERENCE))
         assert caught.status is Status.MODEL_FAIL_TO_LOAD
         assert re.search(words, caught.failure.message)
 

@@ -57,7 +57,7 @@ def test_tensors_without_plain_memory_are_measured(function: Callable[..., Any],
 
 def backward(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
     loss: torch.Tensor = layer(x).square().mean()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 
 
@@ -108,15 +108,15 @@ class Normed(torch.optim.SGD):
 def test_an_optimizer_that_takes_no_zero_gradient_begins_with_a_real_one(*, sparse: bool) -> None:
     model = Of(lambda x, bag: bag(x), nn.EmbeddingBag(9, 4, sparse=sparse))
     own = torch.optim.SparseAdam if sparse else partial(Normed, momentum=0.9)
-    given = {"mode": "training", "compilers": ["eager"], "protocol": FEW, "optimizer": own}
-    record = compare(model, torch.arange(8).view(2, 4), **given)["eager"].record
+    given = partial(compare, mode="training", compilers=["eager"], protocol=FEW)
+    record = given(model, torch.arange(8).view(2, 4), optimizer=own)["eager"].record
     assert record.status is Status.PASS, record.failure
 
 
 def test_an_optimizer_with_a_closure_and_a_computed_tensor_are_named() -> None:
     record = measured(net, ROWS[0], mode="training", optimizer=torch.optim.LBFGS)
     assert "closure" in record.failure.message
-    model = Of(net, nn.Linear(8, 8))
-    model.parts[0].scales = [next(model.parameters()) * 2]
+    model = Of(net, layer := nn.Linear(8, 8))
+    vars(layer)["scales"] = [layer.weight * 2]
     record = compare(model, ROWS[0], compilers=["eager"], protocol=FEW)["eager"].record
-    assert "parts.0.scales.0" in record.failure.message
+    assert "parts.0.scales.0" in known(record.failure).message
