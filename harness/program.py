@@ -37,8 +37,7 @@ class Program:
     said: tuple[str, ...] = ()  # sentences: how this copy differs from the user's module
     rates: tuple[float, ...] = ()  # dropout probabilities before they were neutralized
     loss_scale: float = 1.0  # the gradient of the loss: a power of two
-    optimizer: Callable[..., Any] | None = None  # the user's own, as the scheduler: see ``Workload``
-    scheduler: Callable[..., Any] | None = None
+    optimizer: Callable[..., Any] | None = None  # the user's own: see ``Workload``
 
     def given(self) -> tuple[Any, Any, Any]:
         """Inputs and target."""

@@ -34,8 +34,6 @@ PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")
 DROPOUT = ("neutralize", "keep")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw", "adamw-fused")
-SCHEDULERS = ("none", "float", "tensor")
-ZERO_GRADS = ("none", "zero")
 ALLOCATORS = ("default", "system")
 
 _protocol = partial(by_flag, group=Group.PROTOCOL)
@@ -50,7 +48,6 @@ _part = partial(
 )
 _RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
 _ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
-_NORM = Kind(within(lambda value: value > 0, "a norm above 0, such as 1.0"), number_text)
 _SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
 
 PERFORMANCE = flag(
@@ -230,45 +227,6 @@ class Protocol:
         help="end each training step with torch's optimizer, in eager for eager and the candidates: none "
         "(default), sgd (with momentum), adam, adamw, adamw-fused; or with your own, which FILE.py:FUNCTION "
         "makes of a list of parameters",
-        identifies=True,
-    )
-    gradient_accumulation: int = _protocol(
-        1,
-        "--gradient-accumulation=N",
-        kind=COUNT,
-        help="a training step runs forward and backward N times over its batch, each with 1/N of the loss",
-        identifies=True,
-    )
-    # null: gradients stay as they are
-    clip_grad_norm: float | None = _protocol(
-        None,
-        "--clip-grad-norm=X",
-        kind=_NORM,
-        help="before the optimizer's step, limit the norm of all gradients together to X",
-        identifies=True,
-    )
-    scheduler: str = _protocol(
-        "none",
-        "--scheduler=KIND",
-        kind=own_or(choice("scheduler", SCHEDULERS)),
-        help="change the optimizer's learning rate after each step, by one part in 1e12: none (default), "
-        "float (a number of Python), tensor; or as your own scheduler, which FILE.py:FUNCTION makes of the "
-        "optimizer",
-        identifies=True,
-    )
-    zero_grad: str = _protocol(
-        "none",
-        "--zero-grad=HOW",
-        kind=choice("way to clear gradients", ZERO_GRADS),
-        help="begin each training step with gradients that are none (default), or with zeros in place: "
-        "zero_grad(set_to_none=False)",
-        identifies=True,
-    )
-    activation_checkpointing: bool = _protocol(
-        False,
-        "--activation-checkpointing",
-        help="train without keeping the activations of blocks, by the library's switch or else by repeated "
-        "blocks, for eager and the candidates",
         identifies=True,
     )
     channels_last: bool = _protocol(

@@ -37,8 +37,7 @@ class Workload:
 
     The harness moves and casts them; a suite must not. ``loss(output, target)`` returns a scalar. Training
     needs a loss; inference ignores it. The module is called as ``module(*args, **kwargs)``, unless there is
-    a ``drive``. Where the job's protocol names functions, ``optimizer(parameters)`` and
-    ``scheduler(optimizer)`` are those of the caller.
+    a ``drive``. Where the job's protocol names a function, ``optimizer(parameters)`` is that of the caller.
     """
 
     module: torch.nn.Module
@@ -48,7 +47,6 @@ class Workload:
     loss: Callable[[Any, Any], torch.Tensor] | None = None
     drive: Drive | None = None
     optimizer: Callable[..., Any] | None = None
-    scheduler: Callable[..., Any] | None = None
 
 
 Build = Callable[[Case], Workload]

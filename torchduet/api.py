@@ -34,7 +34,7 @@ from torchduet.asked import (
     new_folder,
     refuse_given,
     refuse_others,
-    with_update,
+    with_optimizer,
 )
 from torchduet.caller import left_as_it_was, python_left_as_it_was
 from torchduet.local_worker import LocalWorker
@@ -64,7 +64,6 @@ def compare(
     loss: Callable[..., torch.Tensor] | None = None,
     target: Any = None,
     optimizer: Callable[..., Any] | str | None = None,
-    scheduler: Callable[..., Any] | str | None = None,
     dtype: str | torch.dtype = "float32",
     device: str | torch.device | None = None,
     dropout: str = "neutralize",
@@ -85,10 +84,10 @@ def compare(
     ``mode`` is "training" or "inference"; without it, the module's ``training`` decides. A function without
     modules trains if an input requires a gradient. ``loss(output, target)`` or ``loss(output)`` is for
     training; without it, the loss is the output's ``loss``, or else the output's mean. A training step ends
-    with what ``optimizer(parameters)`` and ``scheduler(optimizer)`` make, such as ``torch.optim.AdamW``, or
-    with one by name, as ``--optimizer`` takes it. ``dropout="keep"`` leaves dropout as it is. ``protocol``
-    sets rounds, seed, CI width and the parity rule, ``options`` the compilers' options, ``extras`` further
-    measurements. ``output_dir`` keeps records, logs and job file.
+    with what ``optimizer(parameters)`` makes, such as ``torch.optim.AdamW``, or with one by name, as
+    ``--optimizer`` takes it. ``dropout="keep"`` leaves dropout as it is. ``protocol`` sets rounds, seed, CI
+    width and the parity rule, ``options`` the compilers' options, ``extras`` further measurements.
+    ``output_dir`` keeps records, logs and job file.
 
     ``compilers`` are names (of this program, or registered with ``torch.compile``), functions, or the texts
     ``"file.py:function"``. Progress is shown in a notebook and on a terminal; ``progress=True`` shows it
@@ -110,7 +109,7 @@ def compare(
         raise unknown("mode", str(mode), "mode", MODES)
     with python_left_as_it_was() if named else left_as_it_was():
         workload = None if named else _workload(model, inputs, loss, target)
-        protocol, workload = with_update(protocol, workload, optimizer=optimizer, scheduler=scheduler)
+        protocol, workload = with_optimizer(protocol, workload, optimizer)
         module = model if workload is None else workload.module
         job = Job(
             case=Case(
@@ -128,8 +127,7 @@ def compare(
             extras=holder("extras", Extras, extras),
         )
         if named:  # workers run in another folder
-            updates = absolute(protocol.optimizer), absolute(protocol.scheduler)
-            protocol = replace(job.protocol, optimizer=updates[0], scheduler=updates[1])
+            protocol = replace(job.protocol, optimizer=absolute(protocol.optimizer))
             job = replace(job, case=replace(job.case, suite=absolute(job.case.suite)), protocol=protocol)
         check_settings(job, isolated=named)
         names, own, here = candidates_for(compilers, isolated=named)

@@ -68,24 +68,19 @@ def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
         raise unknown("compare()", name, "argument", {*known} - {"others"})
 
 
-SUCH_AS = {"optimizer": "torch.optim.AdamW", "scheduler": "torch.optim.lr_scheduler.LinearLR"}
-
-
-def with_update(
-    protocol: Protocol, workload: Workload | None, **given: Any
+def with_optimizer(
+    protocol: Protocol, workload: Workload | None, given: Given | None
 ) -> tuple[Protocol, Workload | None]:
-    """Both with the optimizer and the scheduler that are given: each a name, a function or None."""
-    for name, value in given.items():
-        source: Any = getattr(protocol, name) if value is None else value
-        if callable(value):
-            label = safe_label(getattr(value, "__name__", type(value).__name__))
-            source = f"{HERE}:{label}" if workload is not None else _source_of(value, name)
-            workload = workload and replace(workload, **{name: value})
-        elif not isinstance(source, str):
-            must = f"it must be a name or a function, such as {SUCH_AS[name]}"
-            raise UsageError(f"{name}: {must}, not of type {type(source).__name__}")
-        protocol = replace(protocol, **{name: source})
-    return protocol, workload
+    """Both with the optimizer that is given: a name, a function or None."""
+    source: Any = protocol.optimizer if given is None else given
+    if callable(given):
+        label = safe_label(getattr(given, "__name__", type(given).__name__))
+        source = f"{HERE}:{label}" if workload is not None else _source_of(given, "optimizer")
+        workload = workload and replace(workload, optimizer=given)
+    elif not isinstance(source, str):
+        must = "it must be a name or a function, such as torch.optim.AdamW"
+        raise UsageError(f"optimizer: {must}, not of type {type(source).__name__}")
+    return replace(protocol, optimizer=source), workload
 
 
 def refuse_given(**arguments: Any) -> None:

@@ -46,7 +46,7 @@ def measure(ended: Ended) -> ByVariant:
     numbers: ByVariant = {name: {} for name in ended.variants}
     program = ended.variants[BASELINE].program
     # one lap after each forward: with several batches in a step, its halves cannot be told apart
-    single = ended.job.protocol.gradient_accumulation == 1 and len(batches(program)) < 2
+    single = len(batches(program)) < 2
     if program.training and single and ended.job.protocol.optimizer == "none":  # it follows the last lap
         apart = {name: variant for name, variant in ended.variants.items() if not variant.whole}
         halves = {name: partial(_halves, variant, ended) for name, variant in apart.items()}

@@ -50,7 +50,6 @@ def measure(ended: Ended) -> ByVariant:
     count, item = counted
     sizes = batches(program)
     share = sum(sizes) / sizes[-1]  # above 1 if a step runs several batches
-    share *= ended.job.protocol.gradient_accumulation if program.training else 1
     return {WHOLE: {"items_per_step": round(count * share), "item": item, "batches_per_step": str(sizes)}}
 
 

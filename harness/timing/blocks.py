@@ -1,40 +1,10 @@
-"""The repeated blocks of a model, and ``--activation-checkpointing`` of them."""
+"""The repeated blocks of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterator
 
 from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-ANEW: Mapping[str, Any] = MappingProxyType({"use_reentrant": False})  # torch advises it
-SWITCHES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "activation_checkpointing_enable": {"activation_checkpointing_kwargs": dict(ANEW)},  # transformers 5
-        "gradient_checkpointing_enable": {"gradient_checkpointing_kwargs": dict(ANEW)},
-        "set_grad_checkpointing": {},  # timm
-    }
-)
-"""The methods by which libraries switch it on, with their arguments."""
-
-
-def checkpoint_activations(module: nn.Module) -> str:
-    """By the library's own switch; else the repeated blocks. Says how. ``ValueError`` without either."""
-    for part in module.modules():
-        for name, arguments in SWITCHES.items():
-            switch = getattr(part, name, None)
-            if callable(switch):
-                switch(**arguments)
-                return f"activations are checkpointed by {name}"
-    blocks = repeated_blocks(module)
-    if not blocks:
-        raise ValueError("--activation-checkpointing: this model has no switch for it, and no repeated block")
-    for block in blocks:
-        block.forward = partial(checkpoint, block.forward, **ANEW)
-    return f"activations of {len(blocks)} blocks are checkpointed"
 
 
 def repeated_blocks(module: nn.Module) -> list[nn.Module]:

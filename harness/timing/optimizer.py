@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import LambdaLR
 
 from harness.failures import line_of
 from harness.program import own_code
@@ -19,9 +17,6 @@ from harness.protocol import Protocol
 from harness.tensors import listed, named_tensors
 
 LEARNING_RATE = 1e-4  # small: a sample of a thousand steps begins and ends with much the same weights
-LITTLE = 2.0**-40
-"""Share by which the learning rate changes in a step: every sample does the same work, and parity holds."""
-RATES = 1024  # different learning rates in turn
 PLAIN = (int, float, tuple)  # types of rates and counters
 CLASSES: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType(
     {
@@ -48,16 +43,14 @@ class Update:
         module: torch.nn.Module,
         scale: float,
         optimizer: Callable[..., Any] | None = None,
-        scheduler: Callable[..., Any] | None = None,
         gradients: Callable[[], object] | None = None,
     ) -> None:
         self.weights = {n: p for n, p in module.named_parameters() if p.requires_grad}
         make = optimizer or partial(CLASSES[protocol.optimizer], lr=LEARNING_RATE)
         whose = "optimizer: its function" if optimizer else f"optimizer {protocol.optimizer}: torch"
         self._make_optimizer = partial(_result_of, whose, make, list(self.weights.values()))
-        self._tensor_rate = protocol.scheduler == "tensor"
-        self._optimizer = self._new_optimizer()
-        self._scale, self._clip = scale, protocol.clip_grad_norm
+        self._optimizer = self._checked(self._make_optimizer())
+        self._scale = scale
         self._before: dict[str, torch.Tensor] = {}  # weights before a step whose results are compared
         try:
             self._make_state(self._zero_gradients)
@@ -68,43 +61,21 @@ class Update:
             neutral = False
         if not neutral and gradients is not None:
             self._put_back_weights()
-            self._optimizer = self._new_optimizer()
+            self._optimizer = self._checked(self._make_optimizer())
             self._make_state(gradients)
-        self._scheduler = None
-        if protocol.scheduler != "none":
-            make = scheduler or partial(LambdaLR, lr_lambda=_a_little)
-            self._scheduler = _result_of("scheduler: its function", make, self._optimizer)
-            if not hasattr(self._scheduler, "load_state_dict"):
-                raise TypeError(f"scheduler: {_kind(self._scheduler)} is no scheduler of torch")
         self._plain = [{k: v for k, v in part.items() if isinstance(v, PLAIN)} for part in self._parts()]
-        self._schedule = copy.deepcopy(self._scheduler.state_dict()) if self._scheduler is not None else None
 
     def __call__(self) -> None:
         if self._scale != 1.0:
             for weight in self.weights.values():
                 if weight.grad is not None:
                     weight.grad.div_(self._scale)
-        if self._clip is not None:
-            torch.nn.utils.clip_grad_norm_(tuple(self.weights.values()), self._clip)
         self._optimizer.step()
 
-    def schedule(self) -> None:
-        """After a step, in eager."""
-        if self._scheduler is not None:
-            self._scheduler.step()
-
     def restart(self) -> None:
-        """Puts back what is no tensor: rates, counters and the scheduler."""
+        """Puts back what is no tensor: rates and counters."""
         for part, plain in zip(self._parts(), self._plain, strict=False):
             part.update(plain)
-        if self._scheduler is not None:
-            self._scheduler.load_state_dict(copy.deepcopy(self._schedule))
-
-    def _new_optimizer(self) -> torch.optim.Optimizer:
-        optimizer = self._checked(self._make_optimizer())
-        for group in optimizer.param_groups if self._tensor_rate else ():
-            group["lr"] = torch.tensor(group["lr"], device="cpu")
-        return optimizer
 
     def _checked(self, optimizer: object) -> torch.optim.Optimizer:
         if not isinstance(optimizer, torch.optim.Optimizer):
@@ -164,10 +135,6 @@ class Update:
             yield f"update.{name}", self.weights[name].detach() - before
         yield from ((name, tensor) for name, tensor in self.state() if tensor.dim())
         self._before = {}
-
-
-def _a_little(step: int) -> float:
-    return 1 + step % RATES * LITTLE
 
 
 def _own_step(step: Any) -> Any:

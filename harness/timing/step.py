@@ -35,7 +35,6 @@ from harness.tensors import (
     shape_of,
     storages,
 )
-from harness.timing.blocks import checkpoint_activations
 from harness.timing.copies import copied, refused
 from harness.timing.exact import InFp64
 from harness.timing.kept import Kept
@@ -73,7 +72,6 @@ def replica(
     eval_mode: bool = False,
     keep_dropout: bool = False,
     channels_last: bool = False,
-    checkpointing: bool = False,
     options: CompilerOptions | None = None,
     loss_scale: float = 1.0,
 ) -> Program:
@@ -99,8 +97,6 @@ def replica(
     trains = training and not eval_mode
     others = in_mode(module, training=trains)
     rates = () if keep_dropout else neutralize(module)
-    if checkpointing and training and not exact:  # recomputed outside of the context of fp64
-        said.append(checkpoint_activations(module))
     if others:
         said.append(f"left in {'eval' if trains else 'training'} mode, as given: {listed(others)}")
     return Program(
@@ -114,7 +110,6 @@ def replica(
         rates=rates,
         loss_scale=loss_scale,
         optimizer=workload.optimizer,
-        scheduler=workload.scheduler,
     )
 
 
@@ -151,14 +146,12 @@ def batch_of_training(
     forward: Forward,
     context: Callable[[], AbstractContextManager[Any]],
     update: Update | None = None,
-    repeats: int = 1,
 ) -> Batch:
     """A batch of a training step. Autocast covers forward and loss but not the backward, as torch recommends.
 
-    It is one of so many ``repeats``, whose gradients add up to those of the whole loss.
     torch cannot compile a part of a function with a loop: there is none.
     """
-    scale = program.loss_scale / repeats
+    scale = program.loss_scale
 
     def batch(args: Any, kwargs: Any, target: Any, last: bool) -> tuple[Any, Any]:
         with context():
@@ -195,7 +188,6 @@ class Variant:
         self._channels_last = protocol is not None and protocol.channels_last
         self._grad = protocol is not None and protocol.grad
         protocol = protocol if protocol is not None and program.training else Protocol()
-        self._repeats, self._to_none = protocol.gradient_accumulation, protocol.zero_grad == "none"
         self._update: Update | None = None
         self._precision, self._device = precision, device
         self._switches = switches
@@ -207,7 +199,7 @@ class Variant:
         self._initial: dict[str, torch.Tensor] = {}
         self.kept: Kept | None = None  # what is put back besides
         if protocol.optimizer != "none":
-            own = program.optimizer, program.scheduler, self._gradients
+            own = program.optimizer, self._gradients
             self._update = Update(protocol, program.module, program.loss_scale, *own)
         self._batch = self._batch_of(self._forward)
         self._of_smaller: dict[str, torch.Tensor] = {}  # results of the smaller batches of an observed step
@@ -243,7 +235,7 @@ class Variant:
         return variant
 
     def _batch_of(self, forward: Forward) -> Batch:
-        return batch_of_training(self.program, forward, self._context, self._update, self._repeats)
+        return batch_of_training(self.program, forward, self._context, self._update)
 
     def step_with(self, lap: Lap) -> Step:
         """The step that calls ``lap`` after each forward and its loss, before the backward."""
@@ -288,27 +280,23 @@ class Variant:
         forced: torch.Tensor | None = None,
         see: Callable[[int, Any, Any], None] = lambda *_: None,
     ) -> Step:
-        """The step that is timed: ``batch`` in training, as often as it accumulates, else ``forward``.
+        """The step that is timed: ``batch`` in training, else ``forward``.
 
-        A training step begins with gradients of None or zero, and ends with the schedule. With dynamic
-        shapes, a step also runs smaller batches, and then its own. ``see`` gets the place, loss and output
-        of each batch.
+        A training step begins with gradients of None. With dynamic shapes, a step also runs smaller batches,
+        and then its own. ``see`` gets the place, loss and output of each batch.
         """
         # not self, which would make a cycle that keeps the model's memory
-        program, context, repeats, to_none = self.program, self._context, self._repeats, self._to_none
-        after = self._update.schedule if self._update is not None else lambda: None
+        program, context = self.program, self._context
         module, args, grad = program.module, program.args, self._grad
         sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
-        clear = _clearing(module, sizes, to_none=to_none)
+        clear = _clearing(module, sizes)
         before = clear if self._grad else lambda: None
 
         def training_step() -> tuple[Any, Any]:
             for place, given in enumerate(sizes, 1):
                 clear()
-                for left in reversed(range(repeats)):
-                    loss, output = batch(*given, not left and place == len(sizes))
+                loss, output = batch(*given, place == len(sizes))
                 see(place, loss, output)
-            after()
             return loss, output
 
         def inference_step() -> tuple[Any, Any]:
@@ -350,7 +338,7 @@ class Variant:
     def restore(self) -> None:
         """Restores the saved buffers and inputs in place, because compiled code keeps their addresses.
 
-        With an optimizer, weights, its state and the scheduler, too.
+        With an optimizer, weights and its state, too.
         """
         self._put_back()
         if self._update is not None:
@@ -363,11 +351,11 @@ class Variant:
 
     @property
     def drifts(self) -> bool:
-        """Whether later steps of a sample differ from sample to sample, by a schedule of the user's own."""
-        return self.program.optimizer is not None or self.program.scheduler is not None
+        """Whether later steps of a sample differ from sample to sample, by an optimizer of the user's own."""
+        return self.program.optimizer is not None
 
     def rewind(self) -> None:
-        """Before each sample: all do the same work. Schedules go on, as in a real loop."""
+        """Before each sample: all do the same work."""
         if self.rewinds:
             self._put_back()
 
@@ -442,14 +430,14 @@ class Variant:
         return sum(storages(part for tensor in tensors for _, part in inner_tensors("", tensor)).values())
 
 
-def _clearing(module: torch.nn.Module, sizes: tuple[Any, ...], *, to_none: bool) -> Callable[[], None]:
+def _clearing(module: torch.nn.Module, sizes: tuple[Any, ...]) -> Callable[[], None]:
     """A function that clears the gradients of the module and of the inputs."""
     leaves = [tensor for _, tensor in named_tensors(sizes, "input") if tensor.requires_grad]
 
     def clear() -> None:
-        module.zero_grad(set_to_none=to_none)
+        module.zero_grad(set_to_none=True)
         for leaf in leaves:
-            leaf.grad = None if to_none or leaf.grad is None else leaf.grad.zero_()
+            leaf.grad = None
 
     return clear
 

@@ -106,7 +106,6 @@ class Workbench:
             eval_mode=self._job.protocol.use_eval_mode,
             keep_dropout=self._job.protocol.keep_dropout,
             channels_last=self._job.protocol.channels_last,
-            checkpointing=self._job.protocol.activation_checkpointing,
             exact=exact,
             options=self._job.options,
             loss_scale=self.loss_scale,

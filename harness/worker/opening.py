@@ -141,10 +141,9 @@ class Opening:
             workload = replace(workload, loss=REDUCTIONS[self._job.case.loss])
         if self._job.case.mode is Mode.TRAINING and workload.loss is None:
             raise ValueError("this case has no loss, so it cannot be trained")
-        for name in ("optimizer", "scheduler"):
-            source = getattr(self._job.protocol, name)
-            own: Any = (getattr(workload, name) or function_at(source)) if is_own_model(source) else None
-            workload = replace(workload, **{name: own})
+        source = self._job.protocol.optimizer
+        own: Any = (workload.optimizer or function_at(source)) if is_own_model(source) else None
+        workload = replace(workload, optimizer=own)
         kind = precision(self._job.dtype, self._device.type)
         training = self._job.case.mode is Mode.TRAINING
         self._remarks = remarks(workload, self._device, kind, training=training)

@@ -198,26 +198,11 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     ),
     "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
-    "<protocol.gradient_accumulation> is for training; leave it out, or add <modes=training>": (
-        lambda c: c.protocol.gradient_accumulation > 1 and Mode.TRAINING not in c.modes
-    ),
-    "<protocol.zero_grad> is for training; leave it out, or add <modes=training>": (
-        lambda c: c.protocol.zero_grad != "none" and Mode.TRAINING not in c.modes
-    ),
-    "<protocol.activation_checkpointing=True> is for training; leave it out, or add <modes=training>": (
-        lambda c: c.protocol.activation_checkpointing and Mode.TRAINING not in c.modes
-    ),
     "<protocol.use_eval_mode=True> is for training; leave it out, or add <modes=training>": (
         lambda c: c.protocol.use_eval_mode and Mode.TRAINING not in c.modes
     ),
     "<changes.loss> is for training; leave it out, or add <modes=training>": (
         lambda c: c.changes.loss != "own" and Mode.TRAINING not in c.modes
-    ),
-    "<protocol.clip_grad_norm> comes before an optimizer's step; leave it out, or add <protocol.optimizer>": (
-        lambda c: c.protocol.clip_grad_norm is not None and c.protocol.optimizer == "none"
-    ),
-    "<protocol.scheduler> changes an optimizer's learning rate; leave it out, or add <protocol.optimizer>": (
-        lambda c: c.protocol.scheduler != "none" and c.protocol.optimizer == "none"
     ),
     "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
         lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)

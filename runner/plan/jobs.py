@@ -24,13 +24,7 @@ from runner.plan.sweep import check_stream, points
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
 QUICKLY = 2  # cases of a suite without this tag
-OF_TRAINING = {
-    name: getattr(Protocol(), name)
-    for name in (
-        *("optimizer", "clip_grad_norm", "scheduler", "zero_grad", "gradient_accumulation"),
-        *("activation_checkpointing", "use_eval_mode"),
-    )
-}
+OF_TRAINING = {name: getattr(Protocol(), name) for name in ("optimizer", "use_eval_mode")}
 """Settings that only training uses, with their defaults: the jobs of other modes have these."""
 
 GLOB = re.compile(r"[*?\[]")

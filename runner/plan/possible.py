@@ -70,9 +70,8 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     """
     own = {(job.case.suite, job.case.mode): _built(job) for job in jobs if is_own_model(job.case.suite)}
     settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
-    names = ("optimizer", "scheduler")
-    given = {f"--{name}": getattr(job.protocol, name) for job in jobs for name in names}
-    functions = {flag: source for flag, source in given.items() if is_own_model(source)}
+    optimizers = [job.protocol.optimizer for job in jobs if is_own_model(job.protocol.optimizer)]
+    functions = {"--optimizer": optimizers[0]} if optimizers else {}
     if not own and not settings and not functions:
         return
     environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)

@@ -121,20 +121,19 @@ def doubles(graph, example_inputs):
 
 
 @pytest.mark.slow
-def test_wrong_updates_and_a_rate_that_compiles_again_have_their_status(here: Path) -> None:
+def test_wrong_updates_have_their_status(here: Path) -> None:
     (here / "updates.py").write_text(UPDATES, encoding="utf-8")
     words = [word if word != "--inference" else "--training" for word in WORDS]
     names = ",".join(f"updates.py:{name}" for name in ("right", "skips", "doubles"))
-    words += [f"--compilers=aot_eager,{names}", "--whole-step", "--optimizer=sgd", "--scheduler=float"]
+    words += [f"--compilers=aot_eager,{names}", "--whole-step", "--optimizer=sgd"]
     run_into(here / "run", *words, cwd=here, code=1)
     assert statuses(here / "run") == {
-        ("make", "aot_eager"): "recompiles",
-        ("make", "updates.right"): "pass",  # its graph takes any rate
+        ("make", "aot_eager"): "pass",
+        ("make", "updates.right"): "pass",
         ("make", "updates.skips"): "fail_accuracy",
         ("make", "updates.doubles"): "fail_accuracy",
     }
     by_name = {record["candidate"]: record for record in records(here / "run")}
-    assert "'lr'" in by_name["aot_eager"]["failure"]["message"]
     for name in ("updates.skips", "updates.doubles"):
         assert by_name[name]["parity"]["worst"]["name"].startswith(("update.", "optimizer."))
 

@@ -6,7 +6,7 @@ import pytest
 
 from runner.cli.actions.measure import FILES, _own_files, _say_edited
 from runner.store.run_folder import RunFolder
-from tests.cli.command import records, refusal, run_into, statuses
+from tests.cli.command import ROOT, records, refusal, run_into, statuses
 from tests.factories import make_job
 
 SOURCE = """
@@ -47,25 +47,30 @@ def mine(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_models_of_ones_own_run_from_the_current_folder_with_ones_own_optimizer_and_scheduler(
+def test_models_of_ones_own_run_from_the_current_folder_with_ones_own_optimizer(
     tmp_path: Path,
 ) -> None:
     mine(tmp_path)
-    (tmp_path / "train.py").write_text(
-        "import torch\ndef decay(optimizer):\n    return torch.optim.lr_scheduler.StepLR(optimizer, 100)\n",
-        encoding="utf-8",
-    )
     folder = tmp_path / "run"
     models = ("--model=my_models:make", "--model=my_models.py:named")
-    words = ("--optimizer=torch.optim:Adagrad", "--scheduler=train.py:decay", "--format=md")
+    words = ("--optimizer=torch.optim:Adagrad", "--format=md")
     run_into(folder, *models, *BRIEFLY, *words, cwd=tmp_path)
     assert statuses(folder) == {("make", "eager"): "pass", ("named", "eager"): "pass"}
     for record in records(folder):
         assert len(record["samples"]["baseline_s"]) == 6
         assert record["job"]["protocol"]["optimizer"] == "torch.optim:Adagrad"
-        assert f"--scheduler={tmp_path / 'train.py'}:decay" in record["reproduce"]
     assert "--model=my_models:make" in records(folder)[0]["reproduce"]
     assert "a step of torch.optim:Adagrad" in (folder / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_clipping_rates_checkpoints_and_accumulation_are_those_of_ones_own_optimizer_and_model(
+    tmp_path: Path,
+) -> None:
+    example = ROOT / "examples" / "own_training.py"
+    words = (f"--model={example}:make", f"--optimizer={example}:optimizer", "--compilers=eager,aot_eager")
+    run_into(tmp_path / "run", *words, "--training", "-n6", "--processes=1", "-dcpu")
+    assert set(statuses(tmp_path / "run").values()) == {"pass"}
 
 
 WRONG_ORDER = (

@@ -207,10 +207,10 @@ def possible_job(job: Job) -> Job:
         protocol = replace(protocol, **OF_TRAINING)
     if job.dtype == "float16":
         protocol = replace(protocol, optimizer="none")
-    if protocol.optimizer == "none":
-        protocol = replace(protocol, clip_grad_norm=None, scheduler="none")
     job = replace(job, case=case, options=options, protocol=protocol)
     (job,) = points(job, axes_of(case))
+    if job.device == "cpu":  # which --energy refuses
+        job = replace(job, extras=replace(job.extras, energy=False))
     if job.environments or not protocol.accuracy:  # which --localize refuses
         job = replace(job, extras=replace(job.extras, localize=False))
     if not protocol.performance:

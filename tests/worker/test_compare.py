@@ -104,17 +104,11 @@ def test_what_is_asked_of_compilers_and_beside_is_passed_on() -> None:
 
 @pytest.mark.parametrize("optimizer", [lambda weights: torch.optim.Adagrad(weights), "torch.optim:Adagrad"])
 @pytest.mark.series
-def test_a_step_ends_with_the_callers_optimizer_and_scheduler(optimizer: Any) -> None:
-    def decay(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-        return torch.optim.lr_scheduler.StepLR(optimizer, 100)
-
-    result = compare(
-        mlp(), torch.randn(4, 8), compilers=["eager"], protocol=FEW, optimizer=optimizer, scheduler=decay
-    )
+def test_a_step_ends_with_the_callers_optimizer(optimizer: Any) -> None:
+    result = compare(mlp(), torch.randn(4, 8), compilers=["eager"], protocol=FEW, optimizer=optimizer)
     (record,) = result.records
     assert record.status is Status.PASS
     assert record.job.protocol.optimizer in ("this process:lambda", "torch.optim:Adagrad")
-    assert record.job.protocol.scheduler == "this process:decay"
     assert record.parity is not None
     assert record.parity.tensors == 2 + 3 * 4  # output and loss; of four weights: gradient, update, state
 
@@ -246,7 +240,7 @@ def test_a_skeleton_on_meta_is_called_with_the_parameters_that_are_given() -> No
         *((model, {}, f"model: its {name} holds a module or a") for name, model in SHARING),
         (nn.Linear(8, 8).requires_grad_(False), {"mode": "training"}, FROZEN),
         *((NAME, {name: torch.sum}, f"{name}: {BY_NAME}") for name in ("inputs", "loss", "target")),
-        (NAME, {"scheduler": lambda _: _}, "scheduler: <lambda> exists in this process only, but a worker"),
+        (NAME, {"optimizer": lambda _: _}, "optimizer: <lambda> exists in this process only, but a worker"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(model: Any, more: dict[str, Any], says: str) -> None:

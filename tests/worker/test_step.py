@@ -9,14 +9,12 @@ from torch import nn
 
 from harness import devices
 from harness.program import forward_of
-from harness.schema import Mode, Setting
+from harness.schema import Mode
 from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
-from harness.timing.blocks import SWITCHES
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.workload import Workload
-from suites import huggingface, timm_models
-from tests.worker.planted import CPU, Block, Trial, results, trial
+from tests.worker.planted import CPU, Trial, results, trial
 
 
 def variant_of(work: Workload, dtype: str = "float32", mode: Mode = Mode.INFERENCE, **more: Any) -> Variant:
@@ -314,61 +312,3 @@ def test_channels_last_moves_weights_and_inputs_of_four_dimensions() -> None:
     assert work.module[0].weight.is_contiguous()  # type: ignore[index]
     plain = replica(work, CPU, None, training=True)
     torch.testing.assert_close(program.module(*program.args), plain.module(*plain.args))
-
-
-# -- activation checkpointing -------------------------------------------------------------------
-
-
-def in_blocks(blocks: int) -> Workload:
-    torch.manual_seed(0)
-    module = nn.Sequential(*(Block() for _ in range(blocks)))
-    return Workload(module=module, args=(torch.randn(4, 8),), target=torch.zeros(4, 8), loss=nn.MSELoss())
-
-
-def kept(work: Workload, *, checkpointing: bool) -> tuple[int, dict[str, torch.Tensor], tuple[str, ...]]:
-    """Tensors that the forward keeps, results of the step, and what the copy says."""
-    variant = variant_of(work, mode=Mode.TRAINING, checkpointing=checkpointing)
-    saved: list[torch.Tensor] = []
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        tensors = results(variant)
-    return len(saved), tensors, variant.program.said
-
-
-def test_checkpointed_blocks_keep_less_and_compute_the_same() -> None:
-    work = in_blocks(3)
-    many, plain, _ = kept(work, checkpointing=False)
-    few, recomputed, said = kept(work, checkpointing=True)
-    assert few < many
-    assert said == ("activations of 3 blocks are checkpointed",)
-    for name, tensor in plain.items():
-        torch.testing.assert_close(recomputed[name], tensor, rtol=0, atol=0)
-    assert kept(work, checkpointing=False)[0] == many  # the user's module is as it was
-
-
-@pytest.mark.parametrize("name", SWITCHES)
-def test_a_librarys_own_switch_goes_first(name: str) -> None:
-    work, asked = in_blocks(2), list[dict[str, Any]]()
-    setattr(Block, name, lambda self, **given: asked.append(given))
-    try:
-        assert kept(work, checkpointing=True)[2] == (f"activations are checkpointed by {name}",)
-    finally:
-        delattr(Block, name)
-    assert asked == [SWITCHES[name]]
-
-
-def test_a_model_without_switch_and_blocks_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match="this model has no switch for it, and no repeated block"):
-        kept(in_blocks(1), checkpointing=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("suite", "name"), [(timm_models, "resnet18"), (huggingface, "BertForMaskedLM")])
-def test_models_of_libraries_have_the_switch(suite: Any, name: str) -> None:
-    case = suite.case_for(name, Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny"))
-    said = replica(suite.build(case), CPU, None, training=True, checkpointing=True).said
-    assert "are checkpointed by" in " ".join(said)

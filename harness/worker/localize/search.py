@@ -78,10 +78,8 @@ def judge(
     """
     torch._dynamo.reset()  # noqa: SLF001 - the graphs of the compilation before would count against limits
     protocol = replace(job.protocol, accuracy=True, performance=False)
-    if name:  # a part may have no parameter and no block
-        protocol = replace(
-            protocol, optimizer="none", scheduler="none", clip_grad_norm=None, activation_checkpointing=False
-        )
+    if name:  # a part may have no parameter
+        protocol = replace(protocol, optimizer="none")
     case = replace(job.case, loss="own") if name else job.case  # a part has a loss of its own
     job = replace(job, case=case, candidates=(compiler,), protocol=protocol, extras=Extras())
     build = building_part(build or load_suite(job.case.suite).build, name, job)

@@ -163,7 +163,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 def _own_files(jobs: Sequence[Job]) -> list[str]:
     """The user's own files, each with a digest of what it holds."""
     sources = {source for job in jobs for source in (job.case.suite, *job.own_compilers.values())}
-    sources |= {source for job in jobs for source in (job.protocol.optimizer, job.protocol.scheduler)}
+    sources |= {job.protocol.optimizer for job in jobs}
     paths = sorted(
         {Path(source.rpartition(":")[0] if is_own_model(source) else source) for source in sources}
     )
