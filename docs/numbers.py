@@ -372,7 +372,7 @@ def controls() -> tuple[str, str]:
 def two_runs() -> str:
     """What STATISTICS says of the processes of a model, two at a time as if they were runs."""
     how, counts, beyond = load_file(VERDICTS / "how.py"), Counter[str](), Counter[str]()
-    records = [record for file in PROCESSES.glob("*/records.jsonl") for record in read_records(file).records]
+    records = [record for file in PROCESSES.glob("*/records.jsonl*") for record in read_records(file).records]
     for model in how.processes_of([record for record in records if record.candidate != "eager"]):
         today, mode = model.today(), model.job.case.mode.value
         alone = [today.estimate([number], today.tau) for number in range(len(today.parts))]

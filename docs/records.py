@@ -40,7 +40,7 @@ def records_below(folder: Path) -> Iterator[Record]:
     Each has the variation between processes that is assumed today, whatever was assumed on its day.
     """
     first: dict[tuple[str, str], Record] = {}
-    for file in sorted([*folder.glob("records.jsonl")] or folder.glob("*/records.jsonl")):
+    for file in sorted([*folder.glob("records.jsonl*")] or folder.glob("*/records.jsonl*")):
         for record in read_records(file).records:
             first.setdefault((record.job.key, record.candidate), record)
     for record in first.values():

@@ -23,6 +23,7 @@ from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.reports.parts.sections import environment_line
+from runner.store.packed import stored
 from runner.store.record_file import read_records
 from runner.store.run_folder import new_folder
 from studies.expectations import FAILS, HOLDS, OPEN, Expectation, Judged, expectation_table
@@ -126,7 +127,7 @@ def _measured(command: Sequence[str]) -> int:
 def parts_of(folder: Path) -> list[Path]:
     """The runs of the program in the folder of this study, or the folder itself. [] for another study."""
     paths = (folder, *(folder / part for part in PARTS))
-    return [path for path in paths if (path / RECORDS).is_file() and not is_journal(path)]
+    return [path for path in paths if stored(path / RECORDS).is_file() and not is_journal(path)]
 
 
 # -- the report -------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
 from runner.labels import plain
+from runner.store.packed import opened, stored
 from runner.store.run_folder import new_folder, write_whole
 
 if TYPE_CHECKING:
@@ -90,11 +91,13 @@ def begin(
 
 def read_lines(folder: Path) -> list[Line]:
     """The readable lines; the last line of a killed run may be incomplete. ``UsageError`` if none."""
-    path = folder / RECORDS
+    path = stored(folder / RECORDS)
     if not path.is_file():
         raise UsageError(f"report: there is no {RECORDS} in {folder}; give the folder of a study")
     lines: list[Line] = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    with opened(path) as file:
+        texts = file.read().decode(errors="replace").splitlines()
+    for text in texts:
         try:
             line = json.loads(text)
         except ValueError:
@@ -108,8 +111,8 @@ def read_lines(folder: Path) -> list[Line]:
 
 def is_journal(folder: Path) -> bool:
     """Whether a study wrote the records itself. Those of study C are the program's own."""
-    with (folder / RECORDS).open(encoding="utf-8", errors="replace") as file:
-        return '"kind": "study"' in file.readline()
+    with opened(folder / RECORDS) as file:
+        return b'"kind": "study"' in file.readline()
 
 
 def of_kind(lines: Sequence[Line], kind: str) -> list[Line]:

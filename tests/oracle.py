@@ -22,6 +22,7 @@ from harness.schema import Record
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.reports.summary_json import FILE, render
+from runner.store.packed import opened
 from runner.store.run_folder import read_run
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -45,18 +46,18 @@ def folders() -> list[str]:
 
 def record_files(folder: Path) -> list[Path]:
     """The files of records of jobs. Others are records of studies and tables of scripts."""
-    return [path for path in sorted(folder.rglob("*.jsonl")) if _is_of_records(path)]
+    return [path for path in sorted(folder.rglob("*.jsonl*")) if _is_of_records(path)]
 
 
 def _is_of_records(path: Path) -> bool:
-    with path.open("rb") as file:
+    with opened(path) as file:
         return file.read(9) == b'{"job": {'
 
 
 def numbers(folder: str) -> dict[str, Tables]:
     """What reports show of each file of records in the folder."""
     named = {
-        path.relative_to(RESULTS).as_posix().removesuffix(".jsonl").removesuffix("/records"): path
+        path.relative_to(RESULTS).as_posix().partition(".jsonl")[0].removesuffix("/records"): path
         for path in record_files(RESULTS / folder)
     }
     return {name: _all_tables(path) for name, path in named.items()}
@@ -69,7 +70,9 @@ def _all_tables(path: Path) -> Tables:
         return _tables(content.records)
     runs: dict[int, list[Record]] = {}
     seen = Counter[tuple[str, str]]()
-    for line in path.read_text().splitlines():
+    with opened(path) as file:
+        lines = file.readlines()
+    for line in lines:
         record = from_json(Record, json.loads(line))
         seen[record.job.key, record.candidate] += 1
         runs.setdefault(seen[record.job.key, record.candidate], []).append(record)
@@ -79,7 +82,9 @@ def _all_tables(path: Path) -> Tables:
 
 def _tables(records: Sequence[Record]) -> Tables:
     summary = summarize(records)
-    content = json.loads(render(summary)[FILE])
+    content = {name: part for name, part in json.loads(render(summary)[FILE]).items() if name != "caveats"}
+    for warning in content["warnings"]:
+        del warning["advice"]  # a sentence to people, as caveats are
     content["comparisons"] = [
         {"job": c.record.job.key, "candidate": c.record.candidate}
         | {name: to_json(column.value(c)) for name, column in columns().items() if name not in RAW}

@@ -24,13 +24,16 @@ from harness.codec import from_json  # noqa: E402
 from harness.schema import Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
+from runner.store.packed import opened  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
 
 
 def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:
     """The assumed tau and d of every process of every control that was stored; some files have a job many times."""
-    for file in sorted(folder.rglob("*.jsonl")):
-        for text in file.read_text(encoding="utf-8").splitlines():
+    for file in sorted(folder.rglob("*.jsonl*")):
+        with opened(file) as stored:
+            texts = stored.readlines()
+        for text in texts:
             try:
                 record = from_json(Record, json.loads(text))
             except ValueError:  # a study's own rows

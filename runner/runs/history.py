@@ -22,6 +22,7 @@ from runner.reports.pages.templates import template
 from runner.reports.parts.grid import say
 from runner.reports.parts.sections import compiler_name
 from runner.store.invocation import program
+from runner.store.packed import stored
 from runner.store.run_folder import RUN, listed, read_run_json, write_asked
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ def read_runs(folder: Path) -> list[Listed]:
         if not folder.is_dir():
             there = "is a file" if folder.exists() else "does not exist"
             raise UsageError(f"--history: {folder} {there}; {WHAT}")
-        if (folder / RUN).exists():
+        if stored(folder / RUN).exists():
             raise UsageError(f"--history: {folder} is a run itself; {WHAT}")
-        runs = [_run(path) for path in folder.iterdir() if (path / RUN).is_file()]
+        runs = [_run(path) for path in folder.iterdir() if stored(path / RUN).is_file()]
     except OSError as error:
         raise UsageError(f"--history: {folder} cannot be read ({error.strerror})") from None
     if not runs:

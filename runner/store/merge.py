@@ -16,6 +16,7 @@ from harness.devices import PLATFORMS
 from harness.schema import Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
+from runner.store.packed import stored
 from runner.store.record_file import Records, whole
 from runner.store.run_folder import RUN, THREADS, RunFolder, jobs_in, listed, read_run_json
 
@@ -120,7 +121,7 @@ def load(path: Path) -> Source:
     folder = RunFolder.reopen("--merge", path)
     try:
         content = folder.read()
-        about = read_run_json(folder.path) if (folder.path / RUN).is_file() else {"jobs": []}
+        about = read_run_json(folder.path) if stored(folder.path / RUN).is_file() else {"jobs": []}
         plan = jobs_in(about, "plan" if about.get("plan") else "jobs")
     except OSError as error:
         raise UsageError(f"--merge: {path} cannot be read ({error.strerror})") from None

@@ -1,4 +1,7 @@
-"""``records.jsonl``: one record on each line, appended and synced, never rewritten."""
+"""``records.jsonl``: one record on each line, appended and synced, never rewritten.
+
+A finished run may be packed (``gzip records.jsonl``); it is read as before.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from pathlib import Path
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, STOPPED, Record
 from runner.labels import counted, plain, reason
+from runner.store.packed import opened
 
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
 """Appended to an incomplete line of a killed run. It is not JSON, so no record can end with it."""
@@ -105,7 +109,7 @@ def read_records(path: Path) -> Records:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines without line ends, one by one, because a large run may not fit into memory twice."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         for number, line in enumerate(file):
             yield (line if number else line.removeprefix(BOM_UTF8)).removesuffix(b"\n")
 

@@ -28,6 +28,7 @@ from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
 from runner.labels import counted, plain, reason
 from runner.store.invocation import WORKER, program
+from runner.store.packed import ENDING, opened, stored
 from runner.store.record_file import Records, append_record, end_last_line, read_records, whole, write_all
 
 RUN = "run.json"
@@ -91,8 +92,11 @@ class RunFolder:
     @classmethod
     def reopen(cls, flag: str, path: Path, more: Sequence[str] = ()) -> RunFolder:
         """An existing run. Raises ``UsageError`` if there is none."""
+        packed = stored(path / RECORDS)
+        if flag == "--resume" and packed.suffix == ENDING:
+            raise UsageError(f"--resume: {path} is packed; first: gunzip {shlex.quote(str(packed))}")
         planned = flag == "--resume" and (path / RUN).is_file()  # the run was killed before its first record
-        if not (path / RECORDS).is_file() and not planned:
+        if not packed.is_file() and not planned:
             what = "there is no folder" if not path.is_dir() else f"there is no {RECORDS} in"
             raise UsageError(f"{flag}: {what} {path}; give the folder of a run")
         return cls(path.resolve(), more)
@@ -176,7 +180,8 @@ class RunFolder:
 def read_run_json(folder: Path) -> dict[str, Any]:
     """The content. ``ValueError`` says in plain words why there is none; ``OSError``: it cannot be read."""
     try:
-        run = json.loads((folder / RUN).read_text(encoding="utf-8"))
+        with opened(folder / RUN) as file:
+            run = json.loads(file.read().decode())
     except (ValueError, RecursionError):
         raise ValueError(NO_PLAN) from None
     if not isinstance(run, dict) or not isinstance(run.get("jobs"), list):
@@ -201,7 +206,7 @@ def read_run(path: Path) -> Records:
     Without a plan, in the order of the file: that in which they ended.
     """
     content = read_records(path)
-    if path.name != RECORDS:
+    if path.name.removesuffix(ENDING) != RECORDS:
         return content
     run: dict[str, Any] = {}
     places: dict[tuple[str, ...], int] = {}
@@ -256,7 +261,7 @@ def _exactly(path: Path) -> tuple[Path, bool]:
     path.mkdir(parents=True, exist_ok=True)
     # a run that was killed before it had a plan has measured nothing
     held = [file.name for file in path.iterdir() if not PARTIAL_PLAN.fullmatch(file.name)]
-    if RECORDS in held or RUN in held:
+    if {RECORDS, RUN} & {name.removesuffix(ENDING) for name in held}:
         raise UsageError(OTHER_RUN.format(path=path))
     if held:
         raise UsageError(f"--output-dir: {path} holds files already; name a new folder, or use --resume")

@@ -1,5 +1,6 @@
 """Run against run: like with like, what changed, and what may not be left unsaid."""
 
+import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -311,9 +312,10 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
 
 def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     """The A/A controls of twenty processes on a busy machine, as if they were a compiler."""
-    file = Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl"
+    file = Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl.gz"
     # the same (job, candidate) is there once for each of the runs
-    records = [from_json(Record, json.loads(line)) for line in file.read_text().splitlines()]
+    with gzip.open(file) as lines:
+        records = [from_json(Record, json.loads(line)) for line in lines]
     runs = []
     for first in range(0, len(records), 3):
         named = [

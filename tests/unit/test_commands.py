@@ -18,6 +18,7 @@ from runner.cli.commands import job_command
 from runner.cli.parser import build_parser
 from runner.plan.config import QUICK, USUAL
 from runner.store import invocation
+from runner.store.packed import opened
 from tests.command_line import config_of_words, planned
 from tests.factories import make_job
 
@@ -73,9 +74,10 @@ LOST_BEFORE = (
 
 
 def committed() -> Iterator[tuple[Path, dict[str, Any]]]:
-    for path in sorted((ROOT / "results").rglob("records.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
+    for path in sorted((ROOT / "results").rglob("records.jsonl*")):
+        with opened(path) as file:
+            records = [*map(json.loads, file)]
+        for record in records:
             if record.get("job", {}).get("case", {}).get("folder"):
                 continue  # its command needs the checkout of suite torchbench
             if "reproduce" in record:  # records of studies have none

@@ -214,3 +214,11 @@ def test_the_lines_are_at_most_the_ceiling() -> None:
     """The ceiling only falls. An issue that names a sum raises it once, by this sum."""
     ceiling = json.loads(LINES.read_text(encoding="utf-8"))
     assert {kind: count for kind, count in counted_lines().items() if count > ceiling[kind]} == {}
+
+
+def test_a_clone_is_small() -> None:
+    """Records are packed (``gzip``), and what is derived from them is not kept."""
+    sizes = {path: path.stat().st_size for path in tracked() if path.is_file()}
+    plain = [str(path) for path in sizes if path.parts[-1] in ("records.jsonl", "run.json")]
+    assert plain == []
+    assert sum(sizes.values()) < 30e6

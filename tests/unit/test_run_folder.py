@@ -1,5 +1,6 @@
 """The folder of a run and its records.jsonl: nothing is written over, and damage is named."""
 
+import gzip
 import json
 import re
 import shlex
@@ -13,9 +14,11 @@ from harness.codec import to_json
 from harness.schema import SCHEMA_VERSION, STOPPED, Environment, Extras, Job, Protocol, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
+from runner.runs.compare.load import load as load_run
 from runner.store.record_file import append_record, read_records
 from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run, read_run_json
 from tests.factories import make_job, make_record
+from torchduet import load
 
 
 @pytest.mark.parametrize(
@@ -361,3 +364,25 @@ def test_what_goes_on_is_checked_by_its_own_plan(
     RunFolder.create(tmp_path / "run", [job], [])
     assert main([f"--resume={tmp_path / 'run'}", words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_packed_run_is_read_everywhere_and_not_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.create(tmp_path / "run", [make_job()], [])
+    folder.append(make_record(make_job()))
+    for name in (RECORDS, RUN):
+        file = folder.path / name
+        file.with_name(f"{name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    assert main([f"--visualize-logs={folder.path}", "--format=json"]) == 0
+    assert len(load(folder.path).comparisons) == len(load(folder.path / f"{RECORDS}.gz").comparisons) == 1
+    assert len(load_run("--compare", folder.path).results) == 4  # with those of the plan
+    assert main([f"--resume={folder.path}"]) == 2
+    assert f"run is packed; first: gunzip {folder.path}/{RECORDS}.gz" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="holds another run"):
+        RunFolder.create(folder.path, [make_job()], [])
+    packed = folder.path / f"{RECORDS}.gz"
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(UsageError, match=f"{RECORDS}.gz cannot be read .*was cut short"):
+        load(packed)

@@ -1,5 +1,6 @@
 """Study C without workers: its two runs, what it says of their records, and its flags."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -160,7 +161,7 @@ def test_the_committed_run_is_judged_again_from_its_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evidence = ROOT / "results" / "study-c-cpu"
-    (tmp_path / "records.jsonl").write_bytes((evidence / "records.jsonl").read_bytes())
+    shutil.copy(evidence / "records.jsonl.gz", tmp_path)
     assert len(read_records(evidence / "records.jsonl").records) == 9
     assert main(["report", str(tmp_path)]) == 0
     assert (tmp_path / EXPECTATIONS).read_bytes() == (evidence / EXPECTATIONS).read_bytes()

@@ -17,6 +17,7 @@ from runner.analysis import columns
 from runner.reports import render_all, summary_json
 from runner.reports.pages import facts
 from runner.reports.parts import table
+from runner.store.packed import opened
 from torchduet import compare
 
 ROOT = Path(__file__).parents[2]
@@ -107,9 +108,10 @@ def test_a_broken_file_costs_its_own_numbers_only(
 
 def test_what_committed_records_hold_is_declared() -> None:
     names: set[str] = set()
-    for path in (ROOT / "results").rglob("records.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
+    for path in (ROOT / "results").rglob("records.jsonl*"):
+        with opened(path) as file:
+            records = [*map(json.loads, file)]
+        for record in records:
             if isinstance(record.get("metrics"), dict) and "job" in record:
                 names |= record["metrics"].keys()
     assert len(names) > 40

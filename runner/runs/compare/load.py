@@ -13,6 +13,7 @@ from runner.analysis.derive import compare
 from runner.errors import UsageError
 from runner.labels import counted, merged_facts, plain, reason, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
+from runner.store.packed import ENDING, stored
 from runner.store.record_file import whole
 from runner.store.run_folder import RECORDS, RUN, jobs_in, read_run, read_run_json
 
@@ -23,7 +24,7 @@ SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMI
 
 def load(flag: str, path: Path) -> Run:
     """The run at ``path``. Raises ``UsageError`` if it is missing or has no result."""
-    file = path / RECORDS if path.is_dir() else path
+    file = stored(path / RECORDS) if path.is_dir() else path
     try:
         if AT in path.name and not file.exists():
             run = _of_environment(flag, path)
@@ -40,18 +41,18 @@ def load(flag: str, path: Path) -> Run:
 
 def load_records(flag: str, path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
-    stored, folder = read_run(path), path.parent
-    plan = _plan(flag, folder) if path.name == RECORDS and stored.records else ()
-    labels = suite_labels(job.case.suite for job in (*(record.job for record in stored.records), *plan))
-    measured = {(record.job.key, record.candidate) for record in stored.records}
+    content, folder = read_run(path), path.parent
+    plan = _plan(flag, folder) if path.name.removesuffix(ENDING) == RECORDS and content.records else ()
+    labels = suite_labels(job.case.suite for job in (*(record.job for record in content.records), *plan))
+    measured = {(record.job.key, record.candidate) for record in content.records}
     missing = [  # a record needs a status; this one is not shown
         Record(job=job, candidate=candidate, status=Status.INFRA_ERROR)
         for job in plan
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    place = folder if path.name == RECORDS else path
-    cut_short = len(stored.records) - len(whole(stored.records))
+    place = folder if path.name.removesuffix(ENDING) == RECORDS else path
+    cut_short = len(content.records) - len(whole(content.records))
     parts = (
         f"no record of {counted(len(missing), 'result')}" if missing else "",
         f"Ctrl-C cut {counted(cut_short, 'result')} short" if cut_short else "",
@@ -60,10 +61,10 @@ def load_records(flag: str, path: Path) -> Run:
     note = f"{plain(str(place))} is not finished: {unfinished}" if unfinished else ""
     return Run(
         path=place,
-        results=(*results_of(stored.records, labels), *results_of(missing, labels, missing=True)),
-        facts=facts_of(merged_facts(stored.records), SHOWN_FACTS),
-        notes=tuple(filter(None, (*stored.damage, stored.replaced, note))),
-        damaged_lines=stored.unused,
+        results=(*results_of(content.records, labels), *results_of(missing, labels, missing=True)),
+        facts=facts_of(merged_facts(content.records), SHOWN_FACTS),
+        notes=tuple(filter(None, (*content.damage, content.replaced, note))),
+        damaged_lines=content.unused,
     )
 
 
