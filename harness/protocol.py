@@ -272,8 +272,6 @@ class CompilerOptions:
         identifies=True,
     )
     nopython: bool = _option(False, "--nopython", help="a graph break is an error")
-    # of a process of --shapes: `eager` or its strategy; in a record empty
-    strategy: str = ""
     whole_step: bool = _option(
         False, "--whole-step", help="torch.compile compiles the training step with its backward and optimizer"
     )
@@ -325,13 +323,13 @@ class Extras:
         help="K times, race eager and each candidate in fresh processes over 100 steps: from nothing, from "
         "filled caches, from torch's cache file, from an AOTInductor package: docs/MEASURING.md",
     )
-    # a stream of calls with inputs of these sizes, by each strategy in fresh processes; empty: none
+    # a stream of calls with inputs of these sizes, in fresh processes; empty: none
     shapes: str = _extra(
         "",
         "--shapes=AXIS=SIZES",
         kind=Kind(spec),
-        help="calls of changing batch or sequence, such as sequence=64,128,96, batch=16:+-20%%:50, "
-        "sequence=FILE, in --processes fresh processes of eager and each strategy: docs/HOWTO.md",
+        help="calls with up to 8 sizes of batch or sequence in turn, such as batch=16,24,32, in "
+        "--processes fresh processes of eager and of each candidate: docs/HOWTO.md",
     )
     allocator: str = _extra(
         "default",

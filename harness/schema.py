@@ -397,18 +397,8 @@ class Failure:
 Scalar = float | int | str | bool | None
 
 COLD, WARM, CACHE_FILE, PACKAGE, AS_FOUND = "cold", "warm", "cache file", "package", "as found"
-EAGER_START = "eager"
+EAGER_START, SIZES = "eager", "sizes"
 """What a compilation begins with (``Compilation.start``)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
-    """The calls of a process of ``--shapes``, whose seconds are ``first_calls_s``."""
-
-    sizes: tuple[int, ...]  # of the inputs of each call, in order
-    compiled: tuple[int, ...]  # numbers of the calls, from 0, in which graphs were compiled
-    # of the calls in which no compiled code ran; null: not known
-    eager: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,7 +407,7 @@ class Compilation:
 
     # `cold`: empty caches; `warm`: those that the cold one of this round has filled; `as found`: a later
     # process of `--processes`; of `--start-up` also `cache file`, `package` and `eager`; of `--shapes`
-    # `eager` or the strategy: `static`, `automatic`, `dynamic`, `marked` or `padded`
+    # `eager` and `sizes`
     start: str
     round: int  # in a round, all candidates compile in a random order
     # `compilation_latency_s` and the like, see *Metrics*
@@ -428,7 +418,6 @@ class Compilation:
     # `--start-up`, `--shapes`: seconds of each step of the process
     first_calls_s: tuple[float, ...] = ()
     stored_bytes: int | None = None  # size of what it began with
-    stream: Stream | None = None  # `--shapes`: its calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,7 +447,6 @@ class Record:
     env_parity: Parity | None = None
     # seconds of the calls before timing; three count as compilation
     first_calls_s: tuple[float, ...] = ()
-    stream: Stream | None = None  # of a process of `--shapes`; in a record null
     # those of other processes: `--compile-runs`, `--start-up`, and later ones of `--processes`
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.metrics import of_compiling
-from harness.schema import EAGER_START, Record, Stream
+from harness.schema import Record
+from harness.shapes.sizes import sizes_of
 from runner.analysis.columns import Column, columns, frame
 from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
@@ -53,7 +54,6 @@ FIRST_CALLS = (
     Column("call", "", "", "number of the candidate's call before timing, from 0; the first call compiles"),
     Column("call_s", "s", "", "the time of this call"),
     Column("size", "", "", "of `--shapes`: the size of its inputs"),
-    Column("code", "text", "", "of `--shapes`: `compiling`, `compiled`, or `eager`: no compiled code ran"),
 )
 COMPILATIONS = (
     *KEYS,
@@ -147,21 +147,13 @@ def _samples(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
     record, keys = comparison.record, _keys(comparison)
-    races = [(race.start, race.round, race.first_calls_s, race.stream) for race in record.compilations]
-    for start, round_, calls, stream in (("timed", None, record.first_calls_s, None), *races):
+    sizes = sizes_of(shapes) if (shapes := record.job.extras.shapes) else ()
+    races = [(race.start, race.round, race.first_calls_s) for race in record.compilations]
+    for start, round_, calls in (("timed", None, record.first_calls_s), *races):
         for number, seconds in enumerate(calls):
-            size = None if stream is None else stream.sizes[number]
-            code = None if stream is None else _code(stream, start, number)
+            size = sizes[number % len(sizes)] if sizes and start != "timed" else None
             place = {"start": start, "round": round_, "call": number}
-            yield {**keys, **place, "call_s": seconds, "size": size, "code": code}
-
-
-def _code(stream: Stream, start: str, number: int) -> str | None:
-    if number in stream.compiled:
-        return "compiling"
-    if start == EAGER_START or number in (stream.eager or ()):
-        return "eager"
-    return None if stream.eager is None else "compiled"
+            yield {**keys, **place, "call_s": seconds, "size": size}
 
 
 def _compilations(comparison: Comparison) -> Iterable[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from harness.protocol import CACHES, LIBRARY
-from harness.schema import CACHE_FILE, COLD, Protocol
+from harness.schema import CACHE_FILE, COLD, SIZES, Protocol
 from harness.timing.first_calls import timed
 
 STEPS, LEAST_STEPS = 100, 10
@@ -32,7 +32,7 @@ class StartUp:
     @property
     def package(self) -> Path | None:
         """The file for a compiler that makes packages; None outside of a race."""
-        return self._folder / LIBRARY if self._start else None
+        return self._folder / LIBRARY if self._start not in ("", SIZES) else None
 
     def load(self) -> None:
         """Loads torch's portable cache file, if the process begins with it."""

@@ -155,14 +155,12 @@ class Answers:
 
     def prepare(self, candidate: str, figures: str | None = None) -> Any:
         status, parity, metrics, notes = self._session.prepare(candidate, _path(figures))
-        calls_s, stream = self._session.first_calls_s[candidate], self._session.stream
         return {
             "status": status,
             "parity": parity,
             "metrics": metrics,
             "notes": notes,
-            "first_calls_s": calls_s,
-            "stream": None if stream is None else stream.done,
+            "first_calls_s": self._session.first_calls_s[candidate],
         }
 
     def warm_up(self, candidates: Sequence[str]) -> Any:

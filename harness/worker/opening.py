@@ -31,6 +31,7 @@ from harness.precision import precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode, ModelFacts, Status
 from harness.settings import is_own_model
+from harness.shapes.sizes import has_stream
 from harness.tensors import listed
 from harness.timing.first_calls import FIRST_CALLS, stopwatch
 from harness.timing.start_up import StartUp
@@ -84,7 +85,7 @@ class Opening:
         self._settle("while it is built", stepped=False)
         set_threads(self._job.protocol.threads)
         # the candidate's first step is the first of a process that races or has a stream of shapes
-        if StartUp(self._job.protocol).races or self._job.options.strategy:
+        if StartUp(self._job.protocol).races or has_stream(self._job):
             self.baseline = self.bench.variant(self.bench.baseline_precision)
             return facts_of(self.baseline.program, self._remarks, ())
         self._say("eager")

@@ -32,6 +32,7 @@ from harness.parity.checks import Checks
 from harness.parity.watch import Watch
 from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
+from harness.shapes.sizes import has_stream
 from harness.shapes.stream import ShapeStream
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.measure import STREAM, STREAM_S, enough_iterations, iterations_for, placement, stream_of
@@ -67,8 +68,8 @@ class Session:
         build: Build | None = None,
         compilers: Compilers | None = None,
     ) -> None:
-        self.stream = ShapeStream(job, announce, build) if job.options.strategy else None
-        self._job = job = job if self.stream is None else self.stream.job
+        self._stream = ShapeStream(job, self._say, build) if has_stream(job) else None
+        self._job = job = job if self._stream is None else self._stream.job
         self._compilers = compilers or {}
         self._builder = build
         self._announce = announce
@@ -172,8 +173,8 @@ class Session:
             notes += more
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
-        elif self.stream is not None and self._job.protocol.accuracy and not compiled.control:
-            status, parity, more = self.stream.judge(compiled)
+        elif self._stream is not None and self._job.protocol.accuracy and not compiled.control:
+            status, parity, more = self._stream.judge(compiled)
             notes += more
         elif compiled.approximate:
             status = Status.APPROXIMATE
@@ -196,8 +197,7 @@ class Session:
         bench, start_up = self._bench, self._start_up
         variant = bench.timed_variant(candidate)
         source = self._job.own_compilers.get(candidate, "")
-        package = start_up.package if self.stream is None else None  # a stream compiles by its own strategy
-        backend = self._compilers.get(candidate) or load_backend(candidate, source, package)
+        backend = self._compilers.get(candidate) or load_backend(candidate, source, start_up.package)
         results = None
 
         def compile_it() -> Compiled:
@@ -209,8 +209,8 @@ class Session:
                 compiling, compiled = timed(compile_it, bench.synchronize)
             variant.use(compiled.forward, compiled.compile_batch)
             calls = list[float]()
-            if self.stream is not None:
-                calls = self.stream.run(bench, variant, compiled)
+            if self._stream is not None:
+                calls = self._stream.run(bench, variant)
             elif start_up.races:
                 calls = start_up.steps(variant.step, bench.synchronize)
             elif self._checks is not None:
@@ -222,7 +222,7 @@ class Session:
         self.first_calls_s[candidate] = calls
         if start_up.races:
             start_up.store()
-        elif self.stream is None:
+        elif self._stream is None:
             numbers["compilation_latency_s"] = self.compilation_latency_s(candidate)
         numbers["compiled_region"] = compiled.region
         if autotuned := compiled.autotuned():

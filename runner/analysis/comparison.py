@@ -297,24 +297,19 @@ class StartForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeForm:
-    """The ``n`` streams (``--shapes``) of a candidate by one strategy, with compilation in all times.
+    """The ``n`` streams (``--shapes``) of a candidate or of eager, with compilation in all times.
 
-    ``speedup``: eager's total / its own. ``settled_ms``: mean of the second half of the calls. ``overtakes``:
-    the call from which no stream is behind eager's; None: not in all streams.
+    ``speedup``: eager's total / its own. ``settled_ms``: mean of the second half of the calls.
     """
 
     comparison: Comparison
-    start: str  # the strategy, or eager
+    start: str
     n: int
     calls: int
     total: Typical
     speedup: Typical | None
-    recompiles: float | None  # calls after the first that compiled
-    eager_calls: float | None
-    compile_s: float | None
-    first_s: float  # of the first ten calls
+    recompiles: float | None
     settled_ms: float
-    overtakes: float | None
     status: Status
     failure: str
 

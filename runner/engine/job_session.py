@@ -176,7 +176,6 @@ class JobState:
             env=env,
             env_parity=reported.parity,
             first_calls_s=state.first_calls_s,
-            stream=state.stream,
             rounds_ended=state.rounds_ended,
             assumed_between_sd=assumed,
         )

@@ -31,6 +31,7 @@ from harness.schema import (
     COLD,
     EAGER_START,
     PACKAGE,
+    SIZES,
     STOPPED,
     WARM,
     Compilation,
@@ -42,7 +43,6 @@ from harness.schema import (
     Status,
     of_environment,
 )
-from harness.shapes.sizes import STRATEGIES
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import Between, judged
@@ -232,7 +232,7 @@ Compilations = dict[str, tuple[Compilation, ...]]
 
 COMPILED = (COLD, WARM)
 RACED = (EAGER_START, *COMPILED, CACHE_FILE, PACKAGE)
-STREAMED = (EAGER_START, *STRATEGIES)
+STREAMED = (EAGER_START, SIZES)
 """The starts of ``--compile-runs``, ``--start-up`` and ``--shapes``, in order."""
 
 
@@ -264,7 +264,7 @@ def fresh_runs(job: Job, candidates: Sequence[str], run: Run, folder: Path, stop
     for alike, rounds, starts in (
         (job, job.extras.compile_runs, COMPILED),
         (job, job.extras.start_up, RACED),
-        (_streaming(job), streams, STREAMED),
+        (replace(job, protocol=replace(job.protocol, fixed_batch=True)), streams, STREAMED),
     ):
         for name, compilation in _rounds(alike, able, rounds, run, folder, stop, starts):
             for candidate in able:
@@ -319,11 +319,9 @@ def _begun(
         for path in (caches, stored):
             path.mkdir(parents=True, exist_ok=True)
         alone = _only(job, name, start if races else "", stored, accuracy=accuracy)
-        if job.options.strategy:
-            alone = replace(alone, options=replace(job.options, strategy=start))
         return next((r for r in run(alone, caches) if isinstance(r, Record)), None)
 
-    record = record_of("of", accuracy=bool(job.options.strategy) and job.protocol.accuracy)
+    record = record_of("of", accuracy=start == SIZES and job.protocol.accuracy)
     if record is None:
         return None
     compilation = Compilation(
@@ -332,7 +330,6 @@ def _begun(
         metrics=record.metrics,
         first_calls_s=record.first_calls_s if races else (),
         stored_bytes=size,
-        stream=record.stream,
     )
     compilation = _with_outcome(compilation, record)
     if size is None or number or compilation.failure or not job.protocol.accuracy:
@@ -341,18 +338,14 @@ def _begun(
     return compilation if checked is None else _with_outcome(compilation, checked)
 
 
-def _streaming(job: Job) -> Job:
-    """The job whose processes are streams: of one batch size, in eager or by a strategy."""
-    protocol = replace(job.protocol, fixed_batch=True, processes=1)
-    return replace(job, protocol=protocol, options=replace(job.options, strategy=EAGER))
-
-
 def _with_streams(record: Record) -> Record:
     """A candidate has failed if any size of its streams has failed parity."""
-    wrong = next((c for c in record.compilations if c.stream and c.status is Status.FAIL_ACCURACY), None)
+    wrong = next(
+        (c for c in record.compilations if c.start == SIZES and c.status is Status.FAIL_ACCURACY), None
+    )
     if wrong is None or not record.status.passed:
         return record
-    message = f"{wrong.start} shapes: {wrong.failure}"
+    message = f"of --shapes, {wrong.failure}"
     failure = Failure(kind="AnotherSize", message=message, phase="check")
     return replace(record, status=Status.FAIL_ACCURACY, failure=failure, notes=(*record.notes, message))
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.schema import Failure, ModelFacts, Parity, Round, Scalar, Status, Stream, TensorError
+from harness.schema import Failure, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from runner.labels import reason
 from runner.store.record_file import whole_number
 
@@ -30,7 +30,6 @@ class Checked:
     notes: tuple[str, ...]
     metrics: dict[str, Scalar] = field(default_factory=dict)
     first_calls_s: tuple[float, ...] = ()
-    stream: Stream | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

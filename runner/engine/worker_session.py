@@ -20,7 +20,6 @@ from harness.schema import (
     Samples,
     Scalar,
     Status,
-    Stream,
     TensorError,
     Where,
     of_environment,
@@ -114,7 +113,6 @@ class CandidateState:
     metrics: dict[str, Scalar] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     first_calls_s: tuple[float, ...] = ()
-    stream: Stream | None = None
     rounds: list[Round] = field(default_factory=list)
     measured_again: bool = False  # its first rounds had no common speedup, and were discarded
     recompiling: int = 0  # batches during which the candidate was compiled again
@@ -202,7 +200,6 @@ class WorkerSession:
             metrics=dict(checked.metrics),
             notes=(*notes, *checked.notes),
             first_calls_s=checked.first_calls_s,
-            stream=checked.stream,
         )
 
     def warm_up(self, states: Mapping[str, CandidateState]) -> None:

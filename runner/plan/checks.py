@@ -243,10 +243,9 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<protocol.optimizer> and <options.whole_step=True> out": lambda c: bool(
         c.extras.shapes and (Mode.GENERATE in c.modes or c.protocol.optimizer != "none" or _whole_steps(c))
     ),
-    "<extras.shapes> measures dynamic shapes as strategies; leave <options.dynamic_shapes=True>, "
-    "<options.dynamic_batch=True> and [dynamic=True] out": lambda c: bool(
-        c.extras.shapes
-        and (c.options.dynamic_shapes or c.options.dynamic_batch or any("dynamic=" in n for n in c.compilers))
+    "<extras.shapes> compares settings of candidates, such as inductor[dynamic=True]; leave "
+    "<options.dynamic_shapes=True> and <options.dynamic_batch=True> out": lambda c: bool(
+        c.extras.shapes and (c.options.dynamic_shapes or c.options.dynamic_batch)
     ),
     f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
     "name it in PYTHONPATH, or install the package torchbenchmark": (

@@ -60,7 +60,7 @@ def check_devices(devices: Sequence[str], instead: str = "use --devices=cpu") ->
 def _built(job: Job) -> Case:
     """The case that a process builds: with ``--shapes``, at the largest size."""
     sizes = job.extras.shapes
-    return largest_case(job.case, sizes, job.protocol.seed) if sizes else job.case
+    return largest_case(job.case, sizes) if sizes else job.case
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:

@@ -95,7 +95,11 @@ def _metrics(comparison: Comparison) -> Iterator[dict[str, Any]]:
         if race.first_calls_s:  # of --start-up
             ends = [*accumulate(race.first_calls_s)]
             yield _metric(
-                "start_up" if race.stream is None else "shapes", ends, "s", start=race.start, round=race.round
+                "shapes" if record.job.extras.shapes else "start_up",
+                ends,
+                "s",
+                start=race.start,
+                round=race.round,
             )
 
 

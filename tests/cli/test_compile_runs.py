@@ -39,7 +39,6 @@ def broken(graph, example_inputs):
 pytestmark = pytest.mark.slow
 BRIEFLY = ("--inference", "-n6", "--processes=1", "-dcpu")
 WORDS = ("--model=mine.py:make", *BRIEFLY, "--compilers=mine.py:fine")
-STRATEGIES = ["static", "automatic", "dynamic", "marked", "padded"]
 
 
 @pytest.fixture
@@ -92,27 +91,21 @@ def test_a_race_of_a_compiler_that_stores_nothing(here: Path) -> None:
     assert [path.suffix for path in sorted(folder.glob("*_start_up.*"))] == [".png", ".svg"]
 
 
-def test_a_stream_by_each_strategy_and_a_size_that_computes_something_else(here: Path) -> None:
+def test_a_stream_of_sizes_and_a_size_that_computes_something_else(here: Path) -> None:
     folder = here / "run"
     words = ("--model=mine.py:wrong", *BRIEFLY, "-t1", "--compilers=aot_eager", "--format=json,md")
-    run_into(folder, *words, "--shapes=batch=4,6,8:12", cwd=here, code=1)
+    run_into(folder, *words, "--shapes=batch=4,6,8", cwd=here, code=1)
     (record,) = records(folder)
     streams = {c["start"]: c for c in record["compilations"]}
-    assert list(streams) == ["eager", *STRATEGIES]
-    assert all(len(c["first_calls_s"]) == 12 for c in streams.values() if c["stream"])
-    assert streams["static"]["stream"] == {"sizes": [4, 6, 8] * 4, "compiled": [0, 1, 2], "eager": []}
-    assert streams["padded"]["stream"] == {"sizes": [4, 8, 8] * 4, "compiled": [0, 1], "eager": []}
-    assert streams["eager"]["stream"] == {"sizes": [4, 6, 8] * 4, "compiled": [], "eager": None}
-    assert record["job"]["options"]["strategy"] == record["job"]["protocol"]["start"] == ""
-
+    assert list(streams) == ["eager", "sizes"]
+    assert all(len(c["first_calls_s"]) == 30 for c in streams.values())
+    assert streams["sizes"]["metrics"]["recompiles"] == 2
+    assert record["job"]["protocol"]["start"] == ""
     assert (record["status"], record["failure"]["kind"]) == ("fail_accuracy", "AnotherSize")
-    assert record["failure"]["message"].startswith("static shapes: batch=6: output: off by 50 %")
-    assert streams["static"]["status"] == "fail_accuracy"
-    assert streams["padded"]["status"] == "pass"  # it never runs 6
+    assert record["failure"]["message"].startswith("of --shapes, batch=6: output: off by 50 %")
     report = report_of(folder)
-    assert "Changing shapes (batch=4,6,8:12, seed 1337): 12 calls in fresh processes" in report
-    assert all(f"| {name} |" in report for name in ("eager", "aot_eager, static", "aot_eager, padded"))
-    assert "aot_eager: static shapes: batch=6: output: off by 50 %" in report.replace("\\", "")
+    assert "Changing shapes (batch=4,6,8): 30 calls in fresh processes" in report
+    assert "aot_eager: of --shapes, batch=6: output: off by 50 %" in report.replace("\\", "")
     assert "shapes are fixed" not in report
 
 

@@ -11,6 +11,7 @@ import pytest
 from harness.protocol import CACHES, LIBRARY
 from harness.schema import (
     EAGER_START,
+    SIZES,
     Compilation,
     Extras,
     Failure,
@@ -19,9 +20,7 @@ from harness.schema import (
     Record,
     Scalar,
     Status,
-    Stream,
 )
-from harness.shapes.sizes import STRATEGIES
 from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step
@@ -286,24 +285,18 @@ def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(
 
 
 def test_files_and_frames_have_the_streams() -> None:
-    sizes, ones = (4, 6, 8, 4), (1.0, 1.0, 1.0, 1.0)
-    eager, static = Stream(sizes=sizes, compiled=()), Stream(sizes=sizes, compiled=(0, 1), eager=(2,))
-    races = (("eager", ones, eager), ("static", (0.9, 0.2, 0.5, 0.4), static))
-    streams = tuple(
-        Compilation(start=start, round=0, metrics={}, status=Status.PASS, first_calls_s=calls, stream=stream)
-        for start, calls, stream in races
-    )
-    record = replace(make_record(make_job(), speedup=1.5), compilations=streams)
+    eager = Compilation(start="eager", round=0, first_calls_s=(1.0, 1.0, 1.0, 1.0))
+    own = replace(eager, start=SIZES, metrics={"recompiles": 1}, first_calls_s=(0.9, 0.2, 0.5, 0.4))
+    job = make_job(extras=Extras(shapes="batch=4,6"))
+    record = replace(make_record(job, speedup=1.5), compilations=(eager, own))
     rows = json.loads(summary_json.render(summarize([record]))["summary.json"])["shape_forms"]
-    assert [(row["start"], row["calls"], row["recompiles"], row["eager_calls"]) for row in rows] == [
-        ("eager", 4, None, None),
-        ("static", 4, 1, 1),
+    assert [(row["start"], row["calls"], row["recompiles"]) for row in rows] == [
+        ("eager", 4, None),
+        (SIZES, 4, 1),
     ]
     assert (rows[1]["total"]["value"], rows[1]["speedup"]["value"]) == (pytest.approx(2), pytest.approx(2))
-    calls = frames_of([record]).first_calls.query("start == 'static'")
-    assert list(calls["size"]) == list(sizes)
-    assert list(calls["code"]) == ["compiling", "compiling", "eager", "compiled"]
-    assert set(frames_of([record]).first_calls.query("start == 'eager'")["code"]) == {"eager"}
+    assert summarize([record]).start_forms == ()
+    assert list(frames_of([record]).first_calls.query("start == 'sizes'")["size"]) == [4, 6, 4, 6]
 
 
 # -- cold and warm caches (--compile-runs), allocators -----------------------------------------
@@ -400,17 +393,15 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
 
 
-@pytest.mark.parametrize("wrong", ["", "dynamic"])
-def test_a_candidate_fails_if_a_stream_of_shapes_fails_parity(tmp_path: Path, wrong: str) -> None:
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_candidate_fails_if_a_stream_of_shapes_fails_parity(tmp_path: Path, *, wrong: bool) -> None:
     def run(planned: Job, _: Path | None) -> Iterator[Record]:
-        streamed = planned.options.strategy
-        status = Status.FAIL_ACCURACY if wrong and streamed == wrong else Status.PASS
-        stream = Stream(sizes=(4,), compiled=()) if streamed else None
-        yield Record(job=planned, candidate=planned.candidates[0], status=status, stream=stream)
+        status = Status.FAIL_ACCURACY if wrong and planned.protocol.start == SIZES else Status.PASS
+        yield Record(job=planned, candidate=planned.candidates[0], status=status)
 
     planned = make_job(candidates=("a",), extras=Extras(shapes="batch=4"), protocol=Protocol(processes=1))
     (record,) = starts_of(planned, run, tmp_path)
-    assert [c.start for c in record.compilations] == [EAGER_START, *STRATEGIES]
+    assert [c.start for c in record.compilations] == [EAGER_START, SIZES]
     assert record.status is (Status.FAIL_ACCURACY if wrong else Status.PASS)
     assert (record.failure.kind if record.failure else "") == ("AnotherSize" if wrong else "")
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from harness.schema import Job, Mode, Record, Status
-from harness.shapes.sizes import calls_of, sizes_run, spec
 from runner.analysis.derive import summarize
 from runner.analysis.sweep.curves import crossovers, median_ms
 from runner.cli.commands import job_command
@@ -261,35 +260,3 @@ def test_a_point_alone_is_an_ordinary_result() -> None:
     assert closing_lines(summarize(records))[0].startswith(
         "model (batch=1) training float32, inductor: slower"
     )
-
-
-# -- streams of sizes (--shapes) ---------------------------------------------------------------
-
-
-def test_a_list_is_these_calls_again_from_the_first_up_to_the_count() -> None:
-    assert calls_of("sequence=64,128,96", 1) == (64, 128, 96)
-    assert calls_of("sequence=64,128:5", 1) == (64, 128, 64, 128, 64)
-
-
-def test_a_spread_is_drawn_from_the_seed() -> None:
-    first, again, other = (calls_of("batch=100:+-20%:50", seed) for seed in (1, 1, 2))
-    assert first == again != other
-    assert len(first) == 50
-    assert 80 <= min(first) < 90
-    assert 110 < max(first) <= 120
-
-
-def test_a_file_has_a_size_a_line(tmp_path: Path) -> None:
-    file = tmp_path / "sizes.txt"
-    file.write_text("7\n9\n")
-    assert spec(f"batch={file}") == "batch=7,9"
-    assert len(calls_of(spec("batch=" + ",".join(["1000"] * 300)), 0)) == 300  # longer than a file's name
-    file.write_text("\n")
-    with pytest.raises(ValueError, match="is empty; write one size a line"):
-        spec(f"batch={file}")
-
-
-def test_padded_sizes_are_powers_of_two_or_the_stated_ones() -> None:
-    assert sizes_run("batch=3,8,9,11", 0, "padded") == (4, 8, 11, 11)
-    assert sizes_run("batch=3,8,9/6,12", 0, "padded") == (6, 12, 12)
-    assert sizes_run("batch=3,8,9/6,12", 0, "static") == (3, 8, 9)

@@ -13,7 +13,8 @@ from torch import nn
 from harness.failures import JobFailed
 from harness.loading.sizes import batches
 from harness.protocol import CACHES, LIBRARY
-from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Status, Stream
+from harness.schema import SIZES, Case, CompilerOptions, Extras, Job, Mode, Protocol, Status
+from harness.shapes.sizes import PASSES
 from harness.timing.start_up import LEAST_STEPS, STEPS, StartUp
 from harness.timing.step import Variant
 from harness.worker.session import Session
@@ -22,7 +23,7 @@ from tests.factories import known, make_job
 from tests.worker.planted import Of, Trial, failing, silent
 
 
-def session(stream: str, strategy: str, *, accuracy: bool = True) -> Session:
+def session(stream: str, candidate: str, *, accuracy: bool = True) -> Session:
     torch._dynamo.reset()
 
     def build(case: Case) -> Workload:
@@ -32,9 +33,8 @@ def session(stream: str, strategy: str, *, accuracy: bool = True) -> Session:
 
     job = make_job(
         mode=Mode.INFERENCE,
-        candidates=("dynamo_eager",),
-        protocol=Protocol(accuracy=accuracy, performance=False, start=strategy, threads=1),
-        options=CompilerOptions(strategy=strategy),
+        candidates=(candidate,),
+        protocol=Protocol(accuracy=accuracy, performance=False, start=SIZES, threads=1),
         extras=Extras(shapes=stream),
     )
     opened = Session(job, silent, build)
@@ -42,38 +42,27 @@ def session(stream: str, strategy: str, *, accuracy: bool = True) -> Session:
     return opened
 
 
-def streamed(worker: Session) -> Stream:
-    """What the stream of a candidate that passes was."""
-    status, parity, *_ = worker.prepare("dynamo_eager")
-    assert status is Status.PASS, parity
-    return known(known(worker.stream).done)
-
-
-@pytest.mark.slow
-def test_past_the_limit_calls_run_eager_and_are_counted() -> None:
-    sizes = ",".join(map(str, range(3, 15)))
-    worker = session(f"batch={sizes},3", "static")
-    done = streamed(worker)
-    assert done.sizes == (*range(3, 15), 3)
-    assert done.compiled == tuple(range(8))
-    assert done.eager == (8, 9, 10, 11)
-    assert len(worker.first_calls_s["dynamo_eager"]) == 13
-
-
 @pytest.mark.parametrize(
-    ("strategy", "compiled"), [("automatic", (0, 1)), ("dynamic", (0,)), ("marked", (0,)), ("padded", (0, 2))]
+    ("settings", "compiled_again"),
+    [("[dynamo.automatic_dynamic_shapes=False]", 4), ("", 1), ("[dynamic=True]", 0)],
 )
 @pytest.mark.series
-def test_dynamic_shapes_compile_once_or_twice(strategy: str, compiled: tuple[int, ...]) -> None:
-    done = streamed(session("batch=3,4,5,6,7", strategy))
-    assert (done.compiled, done.eager) == (compiled, ())
+def test_each_setting_compiles_as_often_as_it_does_in_a_stream_of_sizes(
+    settings: str, compiled_again: int
+) -> None:
+    name = f"dynamo_eager{settings}"
+    worker = session("batch=3,4,5,6,7", name)
+    status, parity, numbers, _ = worker.prepare(name)
+    assert status is Status.PASS, parity
+    assert numbers["recompiles"] == compiled_again
+    assert len(worker.first_calls_s[name]) == 5 * PASSES
 
 
 def test_a_suite_that_cannot_be_imported_fails_in_the_call_that_builds(tmp_path: Path) -> None:
     suite = tmp_path / "lacking.py"
     suite.write_text("import no_such_library\n")
-    options, extras = CompilerOptions(strategy="dynamic"), Extras(shapes="batch=3,4")
-    job = make_job(mode=Mode.INFERENCE, suite=str(suite), options=options, extras=extras)
+    protocol, extras = Protocol(start=SIZES), Extras(shapes="batch=3,4")
+    job = make_job(mode=Mode.INFERENCE, suite=str(suite), protocol=protocol, extras=extras)
     opened = Session(job, silent)  # outside of the calls, whose errors are answered
     with pytest.raises(JobFailed, match="no_such_library") as caught:
         opened.open()
@@ -81,10 +70,9 @@ def test_a_suite_that_cannot_be_imported_fails_in_the_call_that_builds(tmp_path:
 
 
 def test_a_stream_runs_without_the_check_of_parity() -> None:
-    worker = session("batch=3,4,3", "static", accuracy=False)
-    worker.prepare("dynamo_eager")
-    assert known(known(worker.stream).done).compiled == (0, 1)
-    assert len(worker.first_calls_s["dynamo_eager"]) == 3
+    worker = session("batch=3,4", "dynamo_eager", accuracy=False)
+    assert worker.prepare("dynamo_eager")[0] is Status.PASS_DUE_TO_SKIP
+    assert len(worker.first_calls_s["dynamo_eager"]) == 2 * PASSES
 
 
 def test_a_stream_begins_with_the_first_buffers_where_compiling_has_run_the_model() -> None:

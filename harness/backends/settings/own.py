@@ -123,7 +123,6 @@ def with_settings(compile_it: Compile, settings: Sequence[str], takes: Sequence[
             compiled = compile_it(replace(program, options=options))
         if not own.patches and not own.kept:
             return compiled
-        calls = None if program.options.strategy else SETTLING_CALLS  # of a stream, any call may compile
-        return inside(compiled, own.active, calls=calls)
+        return inside(compiled, own.active, calls=SETTLING_CALLS)
 
     return compiled_with

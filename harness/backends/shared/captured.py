@@ -16,7 +16,6 @@ from torch.utils import _pytree as pytree
 
 from harness.backends.shared.options import notes_on
 from harness.program import Compiled, Program, forward_of
-from harness.shapes.sizes import DYNAMIC
 from harness.tensors import named_tensors
 
 Call = Callable[..., Any]
@@ -74,7 +73,7 @@ def exported(
     options = program.options
     inputs = [tensor for _, tensor in named_tensors((args, given), "input") if tensor.dim()]
     for tensor in inputs:
-        if options.dynamic_shapes or options.strategy == DYNAMIC:
+        if options.dynamic_shapes:
             shapes[tensor] = dict.fromkeys(range(tensor.dim()), free)
         elif options.dynamic_batch and tensor.shape[0] == inputs[0].shape[0]:
             shapes[tensor] = {0: free}
@@ -84,8 +83,7 @@ def exported(
 
 def has_free_sizes(program: Program) -> bool:
     """Whether one capture serves inputs of several sizes."""
-    options = program.options
-    return options.dynamic_shapes or options.dynamic_batch or options.strategy == DYNAMIC
+    return program.options.dynamic_shapes or program.options.dynamic_batch
 
 
 def operations_of(captured: torch.export.ExportedProgram) -> int:

@@ -13,7 +13,6 @@ import torch
 from harness.backends.shared.options import DYNAMO, mark_dynamic_batch, notes_on
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program, own_code
-from harness.shapes.sizes import DYNAMIC, STATIC
 
 ENTRY_POINTS = "torch_dynamo_backends"
 SETTINGS = ("dynamo", "functorch", "dynamic", "fullgraph", "whole_step")
@@ -69,7 +68,7 @@ def dynamo_options(
     if options.dynamic_batch and "dynamic_batch" in takes:
         why_not = mark_dynamic_batch(program)
         notes += (f"{name}: {why_not}",) if why_not else ()
-    dynamic = {STATIC: False, DYNAMIC: True}.get(options.strategy, True if options.dynamic_shapes else None)
+    dynamic = True if options.dynamic_shapes else None
     return {"dynamic": dynamic, "fullgraph": options.nopython}, notes
 
 

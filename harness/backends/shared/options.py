@@ -16,13 +16,11 @@ import torch
 from harness.program import Program
 from harness.schema import CompilerOptions
 from harness.settings import ROW, choice
-from harness.shapes.sizes import DYNAMIC, MARKED, STATIC
 from harness.tensors import named_tensors
 
 DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython", "whole_step")
 """The options that every ``torch.compile`` backend takes."""
 
-NOT_TAKEN = "do not exist for this compiler"
 _FLAGS = {
     option.name: " or ".join(flag.long for flag in option.metadata[ROW].flags)
     for option in fields(CompilerOptions)
@@ -33,9 +31,7 @@ _FLAGS = {
 def notes_on(name: str, options: CompilerOptions, takes: Iterable[str]) -> tuple[str, ...]:
     """One note for each given option that this compiler does not support."""
     takes = tuple(takes)
-    refused = options.strategy in (STATIC, DYNAMIC, MARKED) and "dynamic_shapes" not in takes
-    unused = (f"{name}: {options.strategy} shapes {NOT_TAKEN}",) if refused else ()
-    return unused + tuple(
+    return tuple(
         f"{name}: {flag} was not used, because this compiler does not support it"
         for option, flag in _FLAGS.items()
         if getattr(options, option) and option not in takes

@@ -1,7 +1,7 @@
 """The forms of a candidate in fresh processes, each beside eager that began in the same round.
 
 The start-up race (``--start-up``): when each form has done its steps, and overtakes eager. The steps count
-from the built model. The streams of ``--shapes``: how long each strategy takes for all calls.
+from the built model. The streams of ``--shapes``: how long each candidate takes for all calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from runner.analysis.estimate import BreakEven, PairedEstimate
 from runner.analysis.verdicts.compiling import break_even, typical_of
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
-FIRST = 10  # calls of a stream
 
 Form = TypeVar("Form", StartForm, ShapeForm)
 
@@ -30,24 +29,21 @@ Races = Mapping[int, tuple[float, ...]]
 
 def start_forms(comparisons: Sequence[Comparison]) -> tuple[StartForm, ...]:
     """The forms of each candidate, in the order in which they were raced. Candidates share eager's race."""
-    return _forms(comparisons, _start_form, streams=False)
+    return _forms([c for c in comparisons if not c.record.job.extras.shapes], _start_form)
 
 
 def shape_forms(comparisons: Sequence[Comparison]) -> tuple[ShapeForm, ...]:
-    """Each strategy of each candidate. Candidates of a job share eager's streams."""
-    return _forms(comparisons, _shape_form, streams=True)
+    """The streams of each candidate. Candidates of a job share eager's."""
+    return _forms([c for c in comparisons if c.record.job.extras.shapes], _shape_form)
 
 
 def _forms(
-    comparisons: Sequence[Comparison],
-    form_of: Callable[[Comparison, str, Members, Members], Form],
-    *,
-    streams: bool,
+    comparisons: Sequence[Comparison], form_of: Callable[[Comparison, str, Members, Members], Form]
 ) -> tuple[Form, ...]:
     """Of each candidate and start, beside eager's processes. Eager once for a job and environment."""
     forms: list[Form] = []
     for comparison in comparisons:
-        starts = _by_start(comparison, streams=streams)
+        starts = _by_start(comparison)
         eager = starts.get(EAGER_START, {})
         forms += [form_of(comparison, start, members, eager) for start, members in starts.items()]
     eagers = {_race(form): form for form in reversed(forms) if form.start == EAGER_START}
@@ -58,11 +54,11 @@ def _race(form: StartForm | ShapeForm) -> tuple[str, str]:
     return form.comparison.record.job.key, form.comparison.record.env
 
 
-def _by_start(comparison: Comparison, *, streams: bool) -> dict[str, dict[int, Compilation]]:
-    """Start -> its processes; ``streams``: of ``--shapes``, else of a race."""
+def _by_start(comparison: Comparison) -> dict[str, dict[int, Compilation]]:
+    """Start -> its processes."""
     members: dict[str, dict[int, Compilation]] = {}
     for process in comparison.record.compilations:
-        if process.first_calls_s and (process.stream is not None) == streams:
+        if process.first_calls_s:
             members.setdefault(process.start, {})[process.round] = process
     return members
 
@@ -153,30 +149,21 @@ def beyond_steps(ends: Sequence[float]) -> float:
 # -- streams of changing shapes ------------------------------------------------------
 
 
-def _shape_form(comparison: Comparison, strategy: str, members: Members, eager: Members) -> ShapeForm:
-    each = [(process, process.stream) for process in members.values() if process.stream is not None]
+def _shape_form(comparison: Comparison, start: str, members: Members, eager: Members) -> ShapeForm:
+    each = [*members.values()]
     own, theirs = ({n: sum(p.first_calls_s) for n, p in side.items()} for side in (members, eager))
     ratios = [theirs[n] / own[n] for n in own if n in theirs]
-    is_eager = strategy == EAGER_START
-    ends, eager_ends = _ends(members), _ends(eager)
-    crossed = [crossing(race, eager_ends[n]) for n, race in ends.items() if n in eager_ends]
-    known = [step for step in crossed if step is not None]
-    wrong = next((process for process, _ in each if process.failure), each[0][0])
-    eagers = [len(stream.eager) for _, stream in each if stream.eager is not None]
-    seconds = [value for p, _ in each if (value := finite(p.metrics.get("compile_dynamo_s"))) is not None]
+    again = [count for p in each if (count := finite(p.metrics.get("recompiles"))) is not None]
+    is_eager, wrong = start == EAGER_START, next((p for p in each if p.failure), each[0])
     return ShapeForm(
         comparison=comparison,
-        start=strategy,
-        n=len(members),
-        calls=len(each[0][1].sizes),
+        start=start,
+        n=len(each),
+        calls=len(each[0].first_calls_s),
         total=typical_of([*own.values()]),
         speedup=None if is_eager or not ratios else typical_of(ratios),
-        recompiles=None if is_eager else median(max(0, len(s.compiled) - 1) for _, s in each),
-        eager_calls=median(eagers) if eagers and not is_eager else None,
-        compile_s=fmean(seconds) if seconds and not is_eager else None,
-        first_s=fmean(sum(p.first_calls_s[:FIRST]) for p, _ in each),
-        settled_ms=1e3 * fmean(fmean(p.first_calls_s[len(p.first_calls_s) // 2 :]) for p, _ in each),
-        overtakes=None if is_eager or len(known) < len(crossed) or not known else max(known),
+        recompiles=None if is_eager or not again else median(again),
+        settled_ms=1e3 * fmean(fmean(p.first_calls_s[len(p.first_calls_s) // 2 :]) for p in each),
         status=wrong.status,
         failure=wrong.failure,
     )

@@ -15,7 +15,6 @@ from runner.reports.parts.pairs import compile_tables, typical_seconds
 from runner.reports.parts.sections import compiler_name, conditions_of
 from runner.reports.parts.table import status_word
 
-NEVER = "not in the stream"
 TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
 
 
@@ -54,8 +53,8 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
     )
 
 
-def form_name(form: StartForm | ShapeForm) -> str:
-    """``inductor, warm``, ``inductor, padded``, ``eager``, or ``eager@old`` with several environments."""
+def form_name(form: StartForm) -> str:
+    """``inductor, warm``, ``eager``, or ``eager@old`` with several environments."""
     if form.start != EAGER_START:
         return f"{compiler_name(form.comparison.compiler)}, {form.start}"
     env = form.comparison.record.env
@@ -92,27 +91,20 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     if not summary.shape_forms:
         return ()
     first, labels = summary.shape_forms[0], summary.labels
-    job = first.comparison.record.job
-    title = (
-        f"Changing shapes ({job.extras.shapes}, seed {job.protocol.seed}): {first.calls} calls in fresh "
-        "processes, compilation included"
-    )
+    shapes = first.comparison.record.job.extras.shapes
+    title = f"Changing shapes ({shapes}): {first.calls} calls in fresh processes, compilation included"
     cells: tuple[TextColumn[ShapeForm], ...] = (
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
-        TextColumn("strategy", form_name),
-        TextColumn("total\ns", lambda form: typical_seconds(form.total), number=True),
+        TextColumn("compiler", _stream_name),
+        TextColumn("total\ns", lambda form: seconds_text(form.total.value), number=True),
         TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), number=True),
         TextColumn("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), number=True),
-        TextColumn("eager\ncalls", lambda form: optional(form.eager_calls, "{:g}".format), number=True),
-        TextColumn("compiling\ns", lambda form: optional(form.compile_s, seconds_text), number=True),
-        TextColumn("first 10\ns", lambda form: seconds_text(form.first_s), number=True),
         TextColumn("later calls\nms", lambda form: ms_text(form.settled_ms), number=True),
-        TextColumn("overtakes eager\nafter calls", _overtakes, number=True),
         TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else status_word(form.status)),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
-    droppable = ("conditions", "n", "first 10\ns", "compiling\ns", "overtakes eager\nafter calls")
+    droppable = ("conditions", "n")
     return (
         table_of(title, summary.shape_forms, cells, droppable, lambda form: form.comparison.record.job.key),
     )
@@ -122,7 +114,5 @@ def _speedup(ratio: Typical) -> str:
     return speedup_text(ratio.value, ratio.low, ratio.high)
 
 
-def _overtakes(form: ShapeForm) -> str:
-    if form.start == EAGER_START:
-        return MISSING
-    return NEVER if form.overtakes is None else number_text(form.overtakes, "")
+def _stream_name(form: ShapeForm) -> str:
+    return EAGER_START if form.start == EAGER_START else compiler_name(form.comparison.compiler)
