@@ -1,14 +1,11 @@
 """The tables of slow models and their causes, in RESULTS and in this folder's README, from its records.
 
-python results/why-cpu/tables.py            prints them
-python results/why-cpu/tables.py add RUN    takes the records of a --why; ... add RUN aot_eager: into this folder
+``python results/why-cpu/tables.py`` prints them.
 """
 
 from __future__ import annotations
 
 import csv
-import json
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,11 +21,11 @@ from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
 from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
-from runner.runs.why.words import Why, as_json, markdown, overview_text  # noqa: E402
+from runner.runs.why.words import Why, overview_text  # noqa: E402
+from runner.store.packed import stored  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
 PARTS = (LOOK, PAIRS, TOGETHER)
-USUAL = ("training", "float32")  # not in the names of folders
 
 
 def why_of(folder: Path) -> Why | None:
@@ -48,23 +45,8 @@ def why_of(folder: Path) -> Why | None:
 def _records(folder: Path, part: str) -> Sequence[Record]:
     """With the variation between processes that is assumed today, whatever was assumed on its day."""
     file = folder / f"{part}.jsonl"
-    records = read_records(file).records if file.exists() else ()
+    records = read_records(file).records if stored(file).exists() else ()
     return [replace(record, assumed_between_sd=assumed_today(record)) for record in records]
-
-
-def add(run: Path, into: Path) -> None:
-    for job in (path for path in run.iterdir() if (path / PAIRS).is_dir()):
-        name, mode, _, dtype = job.name.split("-")[1:5]
-        unusual = [word for word in (mode, dtype) if word not in USUAL]
-        whole = ["whole"] if job.name.endswith("-full") else []
-        target = into / "_".join([name, *unusual, *whole])
-        target.mkdir(parents=True, exist_ok=True)
-        for part in PARTS:
-            if (job / part).is_dir():
-                shutil.copy(job / part / "records.jsonl", target / f"{part}.jsonl")
-        if why := why_of(target):
-            (target / "why.json").write_text(json.dumps(as_json([why]), indent=1) + "\n")
-            (target / "why.md").write_text(markdown([why]))
 
 
 def checks(folder: Path, why: Why) -> str:
@@ -98,21 +80,18 @@ def beside_headline(whys: Sequence[Why]) -> Iterator[str]:
 
 def explanations() -> dict[Path, Why]:
     """Of each folder of this one, what its records explain."""
-    folders = sorted(path.parent for path in HERE.glob("*/look.jsonl"))
+    folders = sorted(path.parent for path in HERE.glob("*/look.jsonl*"))
     return {folder: why for folder in folders if (why := why_of(folder)) is not None}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["add"]:
-        add(Path(sys.argv[2]), HERE.joinpath(*sys.argv[3:]))
-    else:
-        whys = explanations()
-        print(overview_text(list(whys.values())))
-        print(
-            "\n| model | precision | plain candidate begun (UTC) | threads | `--why` | headline |\n|---|---|---|---|---|---|"
-        )
-        print("\n".join(beside_headline(list(whys.values()))))
-        print(
-            "\n| model | rounds | more compilations | not accounted, eager and compiled |\n|---|---|---|---|"
-        )
-        print("\n".join(checks(folder, why) for folder, why in whys.items()))
+    whys = explanations()
+    print(overview_text(list(whys.values())))
+    print(
+        "\n| model | precision | plain candidate begun (UTC) | threads | `--why` | headline |\n|---|---|---|---|---|---|"
+    )
+    print("\n".join(beside_headline(list(whys.values()))))
+    print(
+        "\n| model | rounds | more compilations | not accounted, eager and compiled |\n|---|---|---|---|"
+    )
+    print("\n".join(checks(folder, why) for folder, why in whys.items()))

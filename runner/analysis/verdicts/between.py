@@ -16,7 +16,7 @@ from dataclasses import dataclass
 # In % with 95 % intervals over models, inference and training: eager 0.99 [0.00, 1.61] and 0.00 [0.00, 0.06],
 # aot_eager 1.36 [0.69, 1.86] and 0.38 [0.00, 0.59], inductor 1.11 [0.82, 1.35] and 0.59 [0.37, 0.78]. Eager
 # in training has the upper end of its split-half interval, 0.25. Other candidates were not measured and have
-# the largest value of their mode. ``results/processes-cpu/how.py`` has the analysis.
+# the largest value of their mode. Its README has the analysis.
 ASSUMED: dict[tuple[str, str], float] = {
     ("eager", "inference"): 0.010,
     ("eager", "training"): 0.0025,
