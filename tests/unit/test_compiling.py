@@ -1,6 +1,5 @@
 """The statistics of compile times, and break-even."""
 
-import json
 import math
 import random
 import re
@@ -13,7 +12,6 @@ from harness.schema import AS_FOUND, COLD, WARM, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
 from runner.analysis.verdicts.compiling import break_even, compilations_of, compile_starts
-from runner.reports import hud_json
 from runner.reports.markdown import render
 from runner.reports.parts.pairs import compile_tables
 from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
@@ -187,11 +185,3 @@ def test_a_frame_has_a_row_for_each_compilation() -> None:
     assert list(table["start"]) == ["cold"] * 5
     assert list(table["round"]) == [0, 1, 2, 3, 4]
     assert table["compilation_latency_s"].gt(0).all()
-
-
-def test_the_benchmark_database_has_every_compilation() -> None:
-    runs = compiled(COLD, 4.0, 0), compiled(WARM, 1.0, 0), compiled(COLD, 9.0, 1)
-    summary = summarize([replace(make_record(make_job()), compilations=runs)])
-    metrics = [entry["metric"] for entry in json.loads(hud_json.render(summary)["benchmark.hud.json"])]
-    values = {metric["name"]: metric["benchmark_values"] for metric in metrics}
-    assert values["compilation_latency"] == [4.0, 9.0]

@@ -184,7 +184,7 @@ def test_a_record_has_one_metric_with_all_of_its_samples() -> None:
     first = by_metric["abs_latency"]
     facts = {"name": "torchduet", "mode": "training", "dtype": "float32"}
     assert {name: first["benchmark"][name] for name in facts} == facts
-    model = {"name": "resnet18", "type": "OSS model", "backend": "inductor", "origins": ["toys"]}
+    model = {"name": "resnet18", "backend": "inductor", "origins": ["toys"]}
     assert first["model"] == model
     assert first["metric"]["benchmark_values"] == [1e3 * s for s in samples.candidate_s]
     assert by_metric["eager_latency"]["metric"]["benchmark_values"] == [1e3 * s for s in samples.baseline_s]
