@@ -39,17 +39,17 @@ def _records(comparison: Comparison, summary: Summary) -> list[dict[str, Any]]:
         "model": {"name": case.name, "backend": comparison.compiler, "origins": [summary.labels[case.suite]]},
         "dependencies": {name: {"version": facts[name]} for name in ("torch", "python") if facts.get(name)},
     }
-    found: list[tuple[str, str, list[float], dict[str, Any]]] = []
+    numbers: list[tuple[str, str, list[float], dict[str, Any]]] = []
     if record.status not in (Status.SKIP, Status.PASS_DUE_TO_SKIP):  # parity was checked
-        found.append(("accuracy", "", [float(record.status.passed)], {"status": record.status}))
+        numbers.append(("accuracy", "", [float(record.status.passed)], {"status": record.status}))
     if samples is not None:
-        found.append(("eager_latency", "ms", [1e3 * s for s in samples.baseline_s], {}))
-        found.append(("abs_latency", "ms", [1e3 * s for s in samples.candidate_s], {}))
+        numbers.append(("eager_latency", "ms", [1e3 * s for s in samples.baseline_s], {}))
+        numbers.append(("abs_latency", "ms", [1e3 * s for s in samples.candidate_s], {}))
     if comparison.speedup is not None:
         beside = {name: getattr(comparison, name) for name in BESIDE_SPEEDUP}
-        found.append(("speedup", "x", [comparison.speedup], beside))
+        numbers.append(("speedup", "x", [comparison.speedup], beside))
     for name, unit in UNITS.items():
         if (value := finite(columns()[OF_PYTORCH[name]].value(comparison))) is not None:
-            found.append((name, unit, [value], {}))
+            numbers.append((name, unit, [value], {}))
     keys = ("name", "unit", "benchmark_values", "extra_info")
-    return [{**about, "metric": dict(zip(keys, metric, strict=True))} for metric in found]
+    return [{**about, "metric": dict(zip(keys, metric, strict=True))} for metric in numbers]
