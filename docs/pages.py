@@ -2,7 +2,7 @@
 
 A table stands below the heading of its class or data frame. The meaning of a field is the comment beside or
 above it in ``harness/schema.py``; before it stands the flag that sets the field. A field or a column without
-one shares the next row.
+one shares the next row. Fields of which a flag says everything share the last row; names of older records have none.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from harness.metrics import declared
 from harness.settings import ROW
 from runner.analysis.columns import Column, own_columns
 from runner.cli.parser import build_parser
-from runner.cli.upstream import Theirs, answers, renamed
+from runner.cli.upstream import Theirs, answers
 from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
 
 DOCS = Path(__file__).resolve().parent
 NOT_STORED = (schema.Setting, schema.Round)
+OLDER = "older records"
 TYPES = {"str": "text", "Mode": "text", "int": "integer", "float": "number", "bool": "boolean"}
 
 
@@ -68,13 +69,21 @@ def _records() -> dict[str, str]:
 def _fields(kind: Any) -> str:
     meanings = _meanings(kind)
     rows, names = [("field", "meaning")], []
+    by_flag: list[str] = []
     for field in dataclasses.fields(kind):
-        names.append(f"`{recorded_name(field)}`")
-        if meaning := meanings[field.name]:
+        meaning, name = meanings[field.name], recorded_name(field)
+        if meaning and meaning == _flags(field):
+            own_name = meaning == f"`--{name.replace('_', '-')}`"
+            by_flag.append(f"`{name}`" if own_name else f"`{name}` ({meaning})")
+            continue
+        names.append(f"`{name}`")
+        if meaning:
             rows.append((f"{', '.join(names)}: {_type(str(field.type))}", _cell(meaning)))
             names = []
     if names:
         raise ValueError(f"{kind.__name__} has fields without a meaning: {names}")
+    if by_flag:
+        rows.append((", ".join(by_flag), "see the flag in brackets, else that of the same name"))
     return _table(*rows)
 
 
@@ -109,6 +118,7 @@ def _type(annotation: str) -> str:
 
 def _metrics(*, derived: bool) -> str:
     metrics = [one for one in declared().metrics if (one.derive is not None) == derived]
+    metrics = [one for one in metrics if not one.meaning.startswith(OLDER)]
     metrics.sort(key=lambda one: GROUPS.index(one.group))
     return _table(("metric", "meaning"), *_joined([(tuple(one.names), one.meaning) for one in metrics]))
 
@@ -162,9 +172,10 @@ UPSTREAM = """\
 
 Most commands of PyTorch's `benchmarks/dynamo` can be typed as they are: `python suites/huggingface.py ...`
 for its suite scripts, `python runner.py ...` for its runner. Flags with the same name are in the tables
-above. Other flags are translated, or accepted because nothing needs to be typed here; a note on standard
-error says so. The rest ends with a sentence and exit code 2. `--some_flag` is read as `--some-flag`. A
-command that names a compiler and no mode measures inference.
+above. Other flags are translated (below), or accepted because nothing needs to be typed here; a note on
+standard error says so. The rest ends with a sentence and exit code 2. Names of compilers and models that are
+others here are translated, too. `--some_flag` is read as `--some-flag`. A command that names a compiler and
+no mode measures inference.
 
 `--inductor` is `torch.compile`'s default mode, without CUDA graphs; upstream's benchmark switches CUDA
 graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
@@ -172,23 +183,9 @@ graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
 
 
 def _upstream() -> str:
-    """The flags of ``benchmarks/dynamo`` that are not ours, and its names of compilers and models."""
-    compilers, models = renamed()
-    names = [*compilers.items(), *((name, (ours, "")) for name, ours in models.items())]
-    here = [(name, f"`{ours}`: {_cell(why)}".removesuffix(": ")) for name, (ours, why) in names]
-    replaced = [row for row in answers() if row.choices or row.ours or row.special]
-    taken = [(row.names, _answer(row)) for row in replaced]
-    needless = [name for row in answers() if not row.refused and row not in replaced for name in row.names]
-    taken.append((tuple(needless), "nothing to type; a note says why"))
-    refused = [f"`{name}`" for row in answers() if row.refused for name in row.names]
-    return "\n".join(
-        (
-            UPSTREAM,
-            _table(("flag", "answer"), *_joined(taken)),
-            f"Not supported, with a sentence that says what to use, or why: {', '.join(refused)}.\n",
-            _table(("compiler or model", "here"), *_joined([((name,), answer) for name, answer in here])),
-        )
-    )
+    """The flags of ``benchmarks/dynamo`` that become others here."""
+    rows = [(row.names, _answer(row)) for row in answers() if row.choices or row.ours or row.special]
+    return f"{UPSTREAM}\n{_table(('flag', 'answer'), *_joined(rows))}"
 
 
 def _joined(rows: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[str, str]]:
