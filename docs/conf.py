@@ -29,7 +29,7 @@ html_extra_path = ["site"]  # index.html leads to README.html
 html_copy_source = False
 
 CONTENTS = {
-    "Begin": "docs/INSTALL docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/FAQ docs/GLOSSARY",
+    "Begin": "docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/FAQ docs/GLOSSARY",
     "Use": (
         "docs/FLAGS docs/API docs/HOWTO docs/DATAFRAMES docs/CI docs/GPU docs/VERSIONS docs/FOUND "
         "docs/RESULTS docs/SMALL_SCALE"

@@ -85,9 +85,9 @@ def test_a_compiler_of_ones_own_works_as_the_page_says(copied: Path, tmp_path: P
     ],
 )
 def test_ones_own_model_works_as_the_page_says(page: Path, tmp_path: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    (source,) = (source for name, source in BLOCK.findall(text) if name == "my_models.py")
-    (command,) = COMMAND.findall(text)
+    blocks = BLOCK.findall(YOUR_MODEL.read_text(encoding="utf-8"))
+    (source,) = (source for name, source in blocks if name == "my_models.py")
+    (command,) = COMMAND.findall(page.read_text(encoding="utf-8"))
     (tmp_path / "my_models.py").write_text(source, encoding="utf-8")
     run = tmp_path / "run"
     asked = [word for word in shlex.split(command) if not word.startswith(("--compilers", "--output-dir"))]
