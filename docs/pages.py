@@ -2,8 +2,8 @@
 
 A table stands below the heading of its class or data frame. The meaning of a field is the comment beside or
 above it in ``harness/schema.py``; before it stands the flag that sets the field. A field or a column without
-one shares the next row. Fields of which a flag says everything share the last row. Names of older records have
-no row.
+one shares the next row. Fields of which a flag says everything share the last row. Names of older records
+have no row.
 """
 
 from __future__ import annotations
