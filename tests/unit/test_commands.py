@@ -80,6 +80,8 @@ def committed() -> Iterator[tuple[Path, dict[str, Any]]]:
         for record in records:
             if record.get("job", {}).get("case", {}).get("folder"):
                 continue  # its command needs the checkout of suite torchbench
+            if record.get("job", {}).get("extras", {}).get("allocator") == "both":
+                continue  # that flag is gone; the records still open
             if "reproduce" in record:  # records of studies have none
                 yield path, record
 
