@@ -324,9 +324,6 @@ class Where:
     trials: int = 0  # submodules that were compiled
     repro: str = ""  # the script that shows the fault
     note: str = ""  # why there is no result, or why a smaller submodule may fail, too
-    # all parts that were tried fail: the whole backend is wrong
-    everywhere: bool = False
-    cure: str = ""  # in reduced precision: the candidate with a setting of inductor that makes it pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

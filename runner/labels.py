@@ -166,11 +166,6 @@ def where_text(where: Where) -> str:
         if where.module
         else "no submodule alone, but the whole model"
     )
-    if where.everywhere:
-        part = (
-            f"every part that was tried: the fault is in the whole backend, not in one layer, such as {part}"
-        )
     text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
-    cured = f"{where.cure} passes, which also rounds inside its kernels, as eager does" if where.cure else ""
-    more = (cured, f"run {where.repro}" if where.repro else "", where.note)
+    more = (f"run {where.repro}" if where.repro else "", where.note)
     return "; ".join((text, *filter(None, more)))

@@ -102,7 +102,7 @@ class BarView:
 
 
 class PlainView:
-    """A line for the start of each job, for each record, and for each part that ``--localize`` tries.
+    """A line for the start of each job, and for each record.
 
     Between them, a line names the phase if nothing was printed for more than ``QUIET_S`` seconds.
     """
@@ -114,7 +114,6 @@ class PlainView:
         self._printed_s = clock()
         self._started = 0
         self._under_way: set[str] = set()
-        self._localized = ""
 
     def event(self, event: Event) -> None:
         if isinstance(event, Started):
@@ -122,10 +121,7 @@ class PlainView:
             self._under_way.add(event.job.key)
             self._print(f"[{self._started}/{self._jobs}] {_title(event.job)}")
         elif isinstance(event, Doing):
-            if event.activity.phase == "localize" and event.activity.variant != self._localized:
-                self._localized = event.activity.variant
-                self._print(f"    localize {self._localized}")
-            elif self._clock() - self._printed_s > QUIET_S:
+            if self._clock() - self._printed_s > QUIET_S:
                 self._print(f"    {self._whose(event.job)}{_phase(event)} ...")
         elif isinstance(event, JobEnded):
             self._under_way.discard(event.job.key)

@@ -22,8 +22,8 @@ from harness.timing.rounds import Rounds
 from harness.timing.step import Variant
 from harness.worker import limits
 from harness.worker.environment import describe, remarks_on_process
-from harness.worker.localize.replay import replay
 from harness.worker.localize.script import NOT_RUN
+from harness.worker.localize.search import replay
 from tests.factories import known, make_job
 from tests.worker.planted import CPU, refusing, trial
 

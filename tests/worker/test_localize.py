@@ -12,13 +12,10 @@ from torch import nn
 
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.program import Compiled, Program
-from harness.schema import Case, Job, Mode, Protocol, Status
-from harness.worker.localize import search
-from harness.worker.localize.search import Verdict, localize
+from harness.schema import Case, Job, Mode, Protocol
+from harness.worker.localize.search import localize
 from harness.worker.localize.submodules import called_inside, given_to
-from harness.worker.status_page import Activity
 from harness.workload import Workload
-from runner.labels import where_text
 from tests.cli.test_localize import COMPILER
 from tests.factories import make_job
 from tests.worker.planted import changing, right_graph
@@ -101,30 +98,6 @@ def test_a_fault_that_needs_the_whole_model_names_the_whole_model() -> None:
     assert (where.stage, where.module, where.module_class) == ("code generation", "", "Net")
 
 
-@pytest.mark.parametrize("fault", ["scaled", "stale"])
-@pytest.mark.slow
-def test_a_backend_that_is_wrong_in_every_part_is_told_from_a_wrong_layer(fault: str) -> None:
-    def wrong(program: Program) -> Compiled:
-        compiled = right_graph(program)
-        first: list[Any] = []
-
-        def spoiled(output: Any) -> Any:
-            first.append(output)
-            return output * 1.05 if fault == "scaled" else first[0]
-
-        return replace(compiled, forward=changing(spoiled)(program, compiled.forward))
-
-    phases: list[Activity] = []
-    compilers = {"planted": wrong}
-    where = localize(job(), "planted", build=build, compilers=compilers, announce=phases.append)
-    assert where.everywhere
-    assert (where.module, where.module_class) == ("first", "Linear")
-    assert "in the whole backend, not in one layer, such as first (Linear)" in where_text(where)
-    assert {phase.phase for phase in phases} == {"localize"}
-    tried = {f"{part} with planted" for part in ("the whole model", "first", "block.steps.1")}
-    assert tried <= {phase.variant for phase in phases}
-
-
 def test_what_does_not_fail_again_is_not_localized() -> None:
     where = localize(job(), "planted", build=build, compilers={"planted": right_graph})
     assert where.stage == ""
@@ -140,24 +113,3 @@ def test_containers_give_their_contents_and_what_eager_does_not_call_has_no_inpu
     given = given_to(work, names, job())
     assert given.keys() == {"first", "block", "last"}
     assert torch.equal(given["first"][0][0], work.args[0])
-
-
-@pytest.mark.parametrize(("dtype", "cured"), [("bfloat16", True), ("bfloat16", False), ("float32", True)])
-def test_in_reduced_precision_inductor_is_tried_with_the_roundings_of_eager(
-    monkeypatch: pytest.MonkeyPatch, dtype: str, *, cured: bool
-) -> None:
-    tried = []
-
-    def judge(job: Job, compiler: str, name: str, *_: Any) -> Verdict:
-        tried.append(compiler)
-        wrong = compiler == "inductor" or (compiler.startswith("inductor[") and not cured)
-        return Verdict(status=Status.FAIL_ACCURACY if wrong and not name else Status.PASS)
-
-    monkeypatch.setattr(search, "judge", judge)
-    job = make_job("small", candidates=("inductor",), dtype=dtype)
-    module = nn.Sequential(nn.Linear(8, 8))
-    where = localize(job, "inductor", build=lambda _: Workload(module=module, args=(torch.ones(2, 8),)))
-    cure = "inductor[emulate_precision_casts=True]"
-    assert (cure in tried) == (dtype == "bfloat16")
-    assert where.cure == (cure if cured and dtype == "bfloat16" else "")
-    assert (f"{cure} passes" in where_text(where)) == bool(where.cure)

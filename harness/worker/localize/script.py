@@ -40,7 +40,7 @@ JOB = r"""
 sys.path.insert(0, {root!r})
 os.chdir({folder!r})
 try:
-    from {package}.replay import replay
+    from {package}.search import replay
 except ModuleNotFoundError as error:
     print(f"{{error}}: this Python needs torch and the libraries of the model", file=sys.stderr)
     raise SystemExit({not_run})

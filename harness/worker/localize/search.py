@@ -8,16 +8,13 @@ through the whole check: outputs, gradients of its weights and inputs, steps in 
 goes down from the model: it enters the first submodule that fails, and ends where none inside fails. Of
 submodules of one kind (class, configuration and shapes of inputs) one is tried. A fault that needs two
 submodules together ends at the submodule that holds both.
-
-If everything that was tried has failed, leaves of other classes are tried, too. If all of these fail as well,
-the fault is in the whole backend.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,19 +22,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.backends.settings.candidates import file_name, named, parts_of
+from harness.backends.settings.candidates import file_name
+from harness.codec import from_json
+from harness.devices import of
 from harness.failures import JobFailed
 from harness.loading.suite_files import load_suite
-from harness.precision import precision
 from harness.program import Compilers
 from harness.schema import Extras, Job, Mode, Status, Where
 from harness.tensors import named_tensors
 from harness.timing.step import seed_everything
-from harness.worker.localize.script import write_script
+from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN, write_script
 from harness.worker.localize.submodules import building_part, called_inside, given_to
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
-from harness.workload import Build, Workload
+from harness.workload import Build
 
 STAGES = {
     "dynamo_eager": "capture",
@@ -45,9 +43,7 @@ STAGES = {
     "aot_eager_decomp_partition": "decompositions",
 }
 OWN = "code generation"
-EMULATE = "emulate_precision_casts"  # inductor's setting
 MOST = 60  # submodules that are compiled
-MOST_ELSEWHERE = 3  # leaves of other classes, to tell a fault of one layer from one of the whole backend
 
 Announce = Callable[[Activity], None]
 
@@ -113,111 +109,62 @@ def localize(
         doing = Activity(phase="localize", variant=f"{name or 'the whole model'} with {compiler}")
         return judge(job, compiler, name, build, compilers, lambda _: announce(doing))
 
-    whole = tried(candidate)
-    if not whole.wrong:
-        said = f": {whole.why}" if whole.why else ""
-        return Where(stage="", note=f"in a fresh worker, {candidate} ends as {whole.status.value}{said}")
-    compiler, stage, why = candidate, STAGES.get(candidate, OWN), whole.why
+    verdict = tried(candidate)
+    if not verdict.wrong:
+        said = f": {verdict.why}" if verdict.why else ""
+        return Where(stage="", note=f"in a fresh worker, {candidate} ends as {verdict.status.value}{said}")
+    compiler, stage = candidate, STAGES.get(candidate, OWN)
     for earlier in takewhile(lambda name: name != candidate, STAGES):
-        verdict = tried(earlier)
-        if verdict.wrong:
-            compiler, stage, why = earlier, STAGES[earlier], verdict.why
+        if (other := tried(earlier)).wrong:
+            compiler, stage, verdict = earlier, STAGES[earlier], other
             break
-    part = Search(job, build, partial(tried, compiler), why=why)
-    part.run()
-    cure = _rounding_as_eager(job, candidate) if stage == OWN else ""
+    where = _smallest(job, build, lambda name: tried(compiler, name), verdict.why)
     script = ""
     if folder is not None:
         path = folder / f"repro-{file_name(candidate)}.py"
-        path.write_text(write_script(job, compiler, part.name, part.why, path.name), encoding="utf-8")
+        path.write_text(write_script(job, compiler, where.module, where.why, path.name), encoding="utf-8")
         script = path.name
-    return Where(
-        stage=stage,
-        compiler=compiler,
-        module=part.name,
-        module_class=part.class_of(part.name),
-        why=part.why,
-        trials=part.trials,
-        repro=script,
-        note="" if part.complete else f"the search ended after {MOST} submodules: a smaller one may fail",
-        everywhere=part.everywhere,
-        cure=cure if cure and tried(cure).status is Status.PASS else "",
-    )
+    return replace(where, stage=stage, compiler=compiler, repro=script)
 
 
-def _rounding_as_eager(job: Job, candidate: str) -> str:
-    """In reduced precision: inductor that also rounds inside its kernels, where eager rounds; else ""."""
-    compiler, settings = parts_of(candidate)
-    reduced = precision(job.dtype, job.device).reduced
-    if not (reduced and compiler.startswith("inductor")) or any(EMULATE in text for text in settings):
-        return ""
-    return named(compiler, (*settings, f"{EMULATE}=True"))
+def _smallest(job: Job, build: Build, tried: Callable[[str], Verdict], why: str) -> Where:
+    """The smallest submodule that fails, and why; the whole model fails because of ``why``."""
 
+    def built() -> Any:
+        seed_everything(job.protocol.seed)
+        return build(job.case)
 
-@dataclass(slots=True)
-class Search:
-    """The search for the smallest submodule that fails: ``name`` ("" is the whole model), and ``why``."""
-
-    job: Job
-    build: Build
-    tried: Callable[[str], Verdict]
-    why: str
-    name: str = ""
-    trials: int = 0
-    passed: int = 0
-    complete: bool = True
-    everywhere: bool = False  # leaves of all classes that were tried fail
-    _workload: Workload = field(init=False)
-    _known: set[Any] = field(default_factory=set)
-
-    def run(self) -> None:
-        self._workload = self._built()
-        while (worse := self._worse_inside()) is not None:
-            self.name, self.why = worse
-        if self.name and self.trials and not self.passed:
-            leaves = self._leaves_of_other_classes()
-            verdicts = [self._try(leaf) for leaf in leaves]
-            self.everywhere = bool(leaves) and all(verdict.wrong for verdict in verdicts)
-
-    def class_of(self, name: str) -> str:
-        return type(self._workload.module.get_submodule(name)).__name__
-
-    def _built(self) -> Workload:
-        seed_everything(self.job.protocol.seed)
-        return self.build(self.job.case)
-
-    def _try(self, name: str) -> Verdict:
-        self.trials += 1
-        verdict = self.tried(name)
-        self.passed += verdict.status is Status.PASS
-        return verdict
-
-    def _worse_inside(self) -> tuple[str, str] | None:
-        """The first submodule just below ``name`` that fails, and why."""
-        inside = list(called_inside(self._workload.module, self.name))
-        arguments = given_to(self._built(), inside, self.job)
-        for child in filter(arguments.__contains__, inside):
-            kind = _kind(self._workload.module.get_submodule(child), arguments[child])
-            if kind in self._known:
-                continue
-            if self.trials == MOST:
-                self.complete = False
-                return None
-            self._known.add(kind)
-            verdict = self._try(child)
-            if verdict.wrong:
-                return child, verdict.why
-        return None
-
-    def _leaves_of_other_classes(self) -> list[str]:
-        modules = self._workload.module.named_modules()
-        leaves = [name for name, module in modules if name and not any(module.children())]
-        arguments = given_to(self._built(), leaves, self.job)
-        first = {self.class_of(name): name for name in reversed(leaves) if name in arguments}
-        first.pop(self.class_of(self.name), None)
-        return list(first.values())[:MOST_ELSEWHERE]
+    model: nn.Module = built().module
+    name, note, known = "", "", set[Any]()
+    inside = list(called_inside(model, name))
+    arguments = given_to(built(), inside, job)
+    while inside:
+        child = inside.pop(0)
+        part = model.get_submodule(child)
+        if child not in arguments or (kind := _kind(part, arguments[child])) in known:
+            continue
+        if len(known) == MOST:
+            note = f"the search ended after {MOST} submodules: a smaller one may fail"
+            break
+        known.add(kind)
+        if (verdict := tried(child)).wrong:
+            name, why, inside = child, verdict.why, list(called_inside(model, child))
+            arguments = given_to(built(), inside, job)
+    kind_of = type(model.get_submodule(name)).__name__
+    return Where(stage="", module=name, module_class=kind_of, why=why, trials=len(known), note=note)
 
 
 def _kind(module: nn.Module, arguments: Any) -> Any:
     shapes = tuple((path, tuple(t.shape), str(t.dtype)) for path, t in named_tensors(arguments, "given"))
     return type(module), repr(module), shapes
+
+
+def replay(job_as_json: Any, compiler: str, name: str) -> int:
+    """For the script: prints the verdict on the submodule compiled alone; returns the exit code."""
+    job = from_json(Job, job_as_json)
+    if why_not := of(job.device).why_missing():
+        print(f"this machine cannot run it: {why_not}", file=sys.stderr)
+        return NOT_RUN
+    verdict = judge(job, compiler, name)
+    print(f"{compiler} on {name or 'the whole model'}: {verdict.status.value}\n{verdict.why}".strip())
+    return {Status.FAIL_ACCURACY: SHOWN, Status.PASS: NOT_SHOWN}.get(verdict.status, NOT_RUN)

@@ -97,8 +97,7 @@ def parity_cell(comparison: Comparison) -> str:
     if status is Status.APPROXIMATE and worst is not None and worst.scale > 0.0:
         return f"{status.value}, off by {percent(worst.candidate_rmse / worst.scale)}"
     if status is Status.FAIL_ACCURACY and parity.where is not None and parity.where.stage:
-        part = "every part" if parity.where.everywhere else parity.where.module or "the whole model"
-        return f"{status.value}, {parity.where.stage} of {part}"
+        return f"{status.value}, {parity.where.stage} of {parity.where.module or 'the whole model'}"
     return status.value
 
 
