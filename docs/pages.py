@@ -81,6 +81,7 @@ def _fields(kind: Any) -> str:
         if meaning:
             rows.append((f"{', '.join(names)}: {_type(str(field.type))}", _cell(meaning)))
             names = []
+    rows = [row for row in rows if OLDER not in row[1]]
     if names:
         raise ValueError(f"{kind.__name__} has fields without a meaning: {names}")
     if by_flag:
@@ -119,7 +120,7 @@ def _type(annotation: str) -> str:
 
 def _metrics(*, derived: bool) -> str:
     metrics = [one for one in declared().metrics if (one.derive is not None) == derived]
-    metrics = [one for one in metrics if not one.meaning.startswith(OLDER)]
+    metrics = [one for one in metrics if OLDER not in one.meaning]
     metrics.sort(key=lambda one: GROUPS.index(one.group))
     return _table(("metric", "meaning"), *_joined([(tuple(one.names), one.meaning) for one in metrics]))
 
@@ -147,7 +148,7 @@ def _columns(columns: tuple[Column, ...]) -> str:
                 (", ".join(names), f"{column.unit or 'count'}: {column.meaning}".removeprefix("text: "))
             )
             names = []
-    return _table(*rows)
+    return _table(*(row for row in rows if OLDER not in row[1]))
 
 
 HEAD = """\
@@ -173,10 +174,10 @@ UPSTREAM = """\
 
 Most commands of PyTorch's `benchmarks/dynamo` can be typed as they are: `python suites/huggingface.py ...`
 for its suite scripts, `python runner.py ...` for its runner. Flags with the same name are in the tables
-above. Other flags are translated (below), or accepted because nothing needs to be typed here; a note on
-standard error says so. The rest ends with a sentence and exit code 2. Names of compilers and models that are
-others here are translated, too. `--some_flag` is read as `--some-flag`. A command that names a compiler and
-no mode measures inference.
+above. Other flags, compilers and models are translated (`--speedup-ts` to `--compilers=torchscript`; below is
+what needs a word), or accepted because nothing needs to be typed here; a note on standard error says so. The
+rest ends with a sentence and exit code 2. `--some_flag` is read as `--some-flag`. A command that names a
+compiler and no mode measures inference.
 
 `--inductor` is `torch.compile`'s default mode, without CUDA graphs; upstream's benchmark switches CUDA
 graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
@@ -184,8 +185,9 @@ graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
 
 
 def _upstream() -> str:
-    """The flags of ``benchmarks/dynamo`` that become others here."""
-    rows = [(row.names, _answer(row)) for row in answers() if row.choices or row.ours or row.special]
+    """The flags of ``benchmarks/dynamo`` that become others here, for a reason."""
+    replaced = [row for row in answers() if (row.choices or row.ours or row.special) and row.why]
+    rows = [(row.names, _answer(row)) for row in replaced]
     return f"{UPSTREAM}\n{_table(('flag', 'answer'), *_joined(rows))}"
 
 

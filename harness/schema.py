@@ -338,7 +338,7 @@ class Parity:
     worst: TensorError | None  # the first tensor that fails, else the nearest to its limit
     eager_bit_equal: bool  # two runs of eager were equal bit for bit
     eager_spread: float  # distance between the two runs of eager, relative to a tensor's size
-    multiplier: float | None = None  # `scaled`: `m`
+    multiplier: float | None = None  # older records: `m` of `scaled`
     # tensors that are not judged: noisy eager changes them by more than 30 %
     noise_tensors: tuple[str, ...] = ()
     # tensors that were beyond a limit on some data, as noisy eager is
@@ -355,7 +355,7 @@ class Parity:
     resolution_gradients: float | None = None  # the largest of outputs and loss, and of gradients
     fine: float | None = None  # share of all values that were judged to 1 % or better
     used: float | None = None  # the largest share of a limit that a tensor within its limits uses
-    # `scaled`, of a failure: the precision whose errors look alike
+    # older records: the precision whose errors look alike
     lower_precision: str = ""
     unjudged: str = ""  # why eager's results do not allow a judgment
     where: Where | None = None  # null: no failure, or no `--localize`
@@ -428,7 +428,7 @@ class Record:
     status: Status  # how the candidate ended, see *Status*
     parity: Parity | None = None  # null: it was not checked
     samples: Samples | None = None  # the paired times; null: nothing was timed
-    system_samples: Samples | None = None  # with malloc as the system has it (`--allocator=both` of 0.1.0)
+    system_samples: Samples | None = None  # older records: with malloc as the system has it
     # numbers, texts and booleans by name, see *Metrics*
     metrics: dict[str, Scalar] = field(default_factory=dict)
     model: ModelFacts | None = None  # facts of the model as built
@@ -451,6 +451,6 @@ class Record:
     rounds_ended: str = ""
     # sd of the log speedup between processes that the interval of one process assumes
     assumed_between_sd: float | None = None
-    # date of its `--calibrate`; empty: the program's own value
+    # older records: date of its calibration
     calibrated: str = ""
     schema_version: int = SCHEMA_VERSION  # the version of this line
