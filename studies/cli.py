@@ -5,30 +5,30 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.cli.exit_codes import FAILURES, OK
+from runner.cli.exit_codes import OK
 from runner.cli.main import guarded
 from runner.cli.parser import add_flag
 from runner.errors import UsageError
 from runner.plan.settings import read, rows
-from studies import compile_modes
-from studies.implementations.options import ImplementationsOptions
-from studies.journal import JOURNALED, package_of, read_lines, write_files
-from studies.options import StudyOptions
-from studies.training_time.options import TrainingTimeOptions
+from studies.journal import read_lines
+from studies.options import CompileModesOptions, ImplementationsOptions, StudyOptions, TrainingTimeOptions
+from studies.report import finish
 
-COMPILE_MODES = "compile-modes"
-STUDIES: dict[str, tuple[StudyOptions, str]] = {
+STUDIES: Mapping[str, tuple[StudyOptions, str]] = {
     "training-time": (TrainingTimeOptions(), "A: a small GPT, by precision and compiler"),
     "implementations": (ImplementationsOptions(), "B: four small language models, two tasks"),
-    COMPILE_MODES: (
-        compile_modes.CompileModesOptions(),
-        "C: torch.compile's modes, compile time and run time",
-    ),
+    "compile-modes": (CompileModesOptions(), "C: torch.compile's modes, compile time and run time"),
 }
+
+
+def _module(study: str, name: str) -> Any:
+    """A study's ``run`` has ``run(options, command, flags that are not its own) -> its folder``; its
+    ``report`` has ``render(lines) -> Report``, of study C ``render(folder)``."""
+    return importlib.import_module(f"studies.{study.replace('-', '_')}.{name}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -62,32 +62,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _perform(arguments: Sequence[str]) -> int:
     parser = build_parser()
     given, more = parser.parse_known_args(arguments)
-    if more and given.study != COMPILE_MODES:
+    if more and given.study != "compile-modes":
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     if given.study == "report":
-        parts = compile_modes.parts_of(given.folder)
-        return compile_modes.report(given.folder, parts) if parts else report(given.folder)
+        return report(given.folder)
     default: Any = STUDIES[given.study][0]
     options = read(default, vars(given)).checked()
-    if given.study == COMPILE_MODES:
-        return compile_modes.run(options, more)
-    folder = importlib.import_module(f"{package_of(given.study)}.run").run(options, arguments)
+    folder = _module(given.study, "run").run(options, arguments, more)
     return OK if getattr(options, "records_only", False) else report(folder)
 
 
 def report(folder: Path) -> int:
     """Writes the tables and plots of a study from its records, prints the report; 1 if a check failed."""
+    of_modes = _module("compile-modes", "report")
+    if of_modes.parts_of(folder):
+        return finish(folder, of_modes.render(folder))
     lines = read_lines(folder)
-    name = lines[0].get("study")
-    if name not in JOURNALED:
+    name = str(lines[0].get("study"))
+    if name not in STUDIES:
         raise UsageError(f"report: {folder} has the records of an unknown study")
     try:
-        files, failures = importlib.import_module(f"{package_of(name)}.report").render(lines)
+        written = _module(name, "report").render(lines)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"report: the records in {folder} are damaged ({error!r})") from None
-    write_files(folder, files)
-    print(files["report.md"].decode())
-    for failure in failures:
-        print(f"failed: {failure}")
-    print(f"everything is in {folder}")
-    return FAILURES if failures else OK
+    return finish(folder, written)

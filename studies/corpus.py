@@ -11,9 +11,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import cache_root
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = "tinyshakespeare.txt"
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -23,10 +27,8 @@ SIZES = {"characters": 1_115_394, "distinct": 65, "held_out": 111_540}  # of the
 DOWNLOAD_S = 20.0
 SYNTHETIC_LENGTH = 20_000
 WORDS = (
-    *("the", "and", "you", "that", "king", "my", "lord", "with", "what", "this"),
-    *("not", "have", "for", "his", "her", "from", "shall", "thou", "good", "now"),
-    *("man", "come", "night", "speak", "upon", "heart", "death", "love", "day", "sir"),
-    *("noble", "hand", "blood", "world", "father", "hear", "honor", "eyes"),
+    "the and you that king my lord with what this not have for his her from shall thou good now man come "
+    "night speak upon heart death love day sir noble hand blood world father hear honor eyes"
 )
 
 
@@ -53,25 +55,27 @@ class Corpus:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """As printed in reports. Shakespeare: 1,115,394 characters, 65 distinct, 111,540 held out."""
-        return {
-            "characters": len(self.text),
-            "distinct": len(self.symbols),
-            "held_out": len(self.text) - self.training_length,
-        }
+        """As printed in reports. Those of Shakespeare are ``SIZES``."""
+        length = len(self.text)
+        counts = (length, len(self.symbols), length - self.training_length)
+        return dict(zip(SIZES, counts, strict=True))
+
+
+def windows(tokens: Tensor, starts: Tensor, block: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, each (windows, block). A target is the character after its input."""
+    cut = tokens.unfold(0, block + 1, 1)[starts]
+    return cut[:, :-1].contiguous(), cut[:, 1:].contiguous()
 
 
 def shakespeare(data_dir: Path | None, fetch: Callable[[], bytes] | None = None) -> Corpus:
     """The corpus of 1,115,394 characters. The ``UsageError`` says where to put a missing file."""
+    kept = (data_dir or cache_root()) / FILE
+    if kept.is_file():
+        return _checked(kept.read_bytes(), str(kept))
     if data_dir is not None:
         if not data_dir.is_dir():
             raise UsageError(f"--data-dir: there is no folder {data_dir}; give the one that holds {FILE}")
-        if not (data_dir / FILE).is_file():
-            raise UsageError(f"--data-dir: there is no {FILE} in {data_dir}; put the corpus there ({URL})")
-        return _checked((data_dir / FILE).read_bytes(), str(data_dir / FILE))
-    kept = cache_root() / FILE
-    if kept.is_file():
-        return _checked(kept.read_bytes(), str(kept))
+        raise UsageError(f"--data-dir: there is no {FILE} in {data_dir}; put the corpus there ({URL})")
     try:
         content = (fetch or _download)()
     except OSError as error:
@@ -104,5 +108,5 @@ def synthetic() -> Corpus:
     source = random.Random(0)
     text = ""
     while len(text) < SYNTHETIC_LENGTH:
-        text += source.choice(WORDS) + source.choice("    ,.\n")
+        text += source.choice(WORDS.split()) + source.choice("    ,.\n")
     return Corpus(name="synthetic", text=text[:SYNTHETIC_LENGTH])

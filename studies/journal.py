@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,23 +17,16 @@ from typing import TYPE_CHECKING, Any
 from runner.errors import UsageError
 from runner.labels import plain
 from runner.store.packed import opened, stored
-from runner.store.run_folder import new_folder, write_whole
+from runner.store.run_folder import RECORDS, new_folder
 
 if TYPE_CHECKING:
     import torch
 
     from studies.options import StudyOptions
 
-JOURNALED = ("training-time", "implementations")
-"""The studies whose records are a journal."""
-RECORDS = "records.jsonl"
 Line = Mapping[str, Any]
-
-
-def package_of(study: str) -> str:
-    """The package of a study. Its module ``run`` has ``run(options, command) -> its folder``, its module
-    ``report`` has ``render(lines) -> ({file name: bytes}, [failures])``, with ``report.md``."""
-    return f"studies.{study.replace('-', '_')}"
+PASS, CUT_SHORT = "PASS", "CUT_SHORT"
+"""Statuses of a training. One that was killed is compared up to its last evaluation."""
 
 
 def say(line: str) -> None:
@@ -44,49 +38,37 @@ class Journal:
     """The new or empty folder of a run of a study. ``UsageError`` if the folder is not empty."""
 
     def __init__(self, wanted: Path | None, study: str) -> None:
-        self.path = new_folder(wanted, f"study-{study}")
+        self.path, self._study = new_folder(wanted, f"study-{study}"), study
         try:
             self._file = (self.path / RECORDS).open("xb")
         except OSError as error:
             raise UsageError(f"--output-dir: {self.path} cannot be used ({error.strerror})") from None
 
+    def begin(self, options: StudyOptions, command: Sequence[str], **facts: Any) -> torch.device:
+        """Sets the threads and the device, and writes the first line: study, options and environment."""
+        import torch
+
+        from harness.precision import settle
+        from harness.worker.environment import describe
+
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        device = torch.device(options.device)
+        settle(device)
+        told = {"command": ["python", "-m", "studies", *command], "options": asdict(options), **facts}
+        self.write("study", study=self._study, **told, environment=describe(device))
+        return device
+
     def write(self, kind: str, **facts: Any) -> None:
         """Adds one line and waits until it is on the disk. NaN and infinity become null."""
-        line = json.dumps({"kind": kind, **_finite(facts)}, allow_nan=False, default=str)  # str: of a path
-        self._file.write(line.encode() + b"\n")
+        text = json.dumps({"kind": kind, **facts}, default=str)  # str: of a path
+        finite = json.loads(text, parse_constant=lambda _: None)
+        self._file.write(json.dumps(finite).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
-
-
-PASS, CUT_SHORT = "PASS", "CUT_SHORT"
-"""Statuses of a training. One that was killed is compared up to its last evaluation."""
-
-
-def begin(
-    journal: Journal, study: str, options: StudyOptions, command: Sequence[str], **facts: Any
-) -> torch.device:
-    """Sets the threads and the device, and writes the first line: study, options and environment."""
-    import torch
-
-    from harness.precision import settle
-    from harness.worker.environment import describe
-
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
-    settle(device)
-    journal.write(
-        "study",
-        study=study,
-        command=["python", "-m", "studies", *command],
-        options=asdict(options),
-        **facts,
-        environment=describe(device),
-    )
-    return device
 
 
 def read_lines(folder: Path) -> list[Line]:
@@ -96,14 +78,10 @@ def read_lines(folder: Path) -> list[Line]:
         raise UsageError(f"report: there is no {RECORDS} in {folder}; give the folder of a study")
     lines: list[Line] = []
     with opened(path) as file:
-        texts = file.read().decode(errors="replace").splitlines()
-    for text in texts:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict):
-            lines.append(line)
+        for text in file:
+            with suppress(ValueError):
+                lines.append(json.loads(text))
+    lines = [line for line in lines if isinstance(line, dict)]
     if not lines or lines[0].get("kind") != "study":
         raise UsageError(f"report: {path} is not the record of a study")
     return lines
@@ -117,25 +95,3 @@ def is_journal(folder: Path) -> bool:
 
 def of_kind(lines: Sequence[Line], kind: str) -> list[Line]:
     return [line for line in lines if line.get("kind") == kind]
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes derived files, each completely or not at all. ``UsageError`` if the folder is not writable."""
-    try:
-        for name, content in files.items():
-            write_whole(folder / name, content)
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename} cannot be written ({error.strerror}); the records are safe: correct this, "
-            f"then run: python -m studies report {folder}"
-        ) from None
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return value

@@ -1,60 +1,58 @@
-"""The flags that all studies have. Each setting of a study is a row of a table, as in the runner."""
+"""The settings of the studies. Each is a row of a table, as in the runner; ``words.toml`` has its help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness import devices
-from harness.settings import COUNT, Group, Kind, by_flag, choice, within
+from harness.settings import COUNT, DURATION, WHOLE, Group, Kind, by_flag, choice, whole, within
 from runner.errors import UsageError
+from studies.words import tables
 
-row = partial(by_flag, group=Group.SELECTION)
-count = partial(row, kind=COUNT)
+PRECISIONS, MODES = (tuple(tables("words")[name]) for name in ("precisions", "modes"))
+MODELS = ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer")
+TASKS = ("addition", "shakespeare")
+OPERATIONS = ("+", "-")
+LEFT_DIGITS = 3
+LEARNING_RATES = (1e-3, 1e-4, 1e-2)
 RATE = Kind(within(lambda rate: 0 < rate <= 1, "a learning rate; give a number between 0 and 1, as 1e-3"))
+FOLDER = Kind(Path)
+ORDER = choice("order of digits", ("reversed", "plain"))
+FEWEST_DIGITS, MOST_DIGITS = 2, 9
 
 
-def several(default: Sequence[str], flag: str, noun: str, known: Sequence[str], when: str = "all") -> Any:
-    """A setting: some of the ``known`` names. ``when``: which are meant if the flag is not given."""
-    words = f"comma-separated, of {', '.join(known)} (default: {when})"
-    return row(default, flag, listed=True, kind=choice(noun, known), help=words)
+def number_digits(text: str) -> int:
+    """With one digit there are fewer questions than study B holds out."""
+    value = whole(text)
+    if not FEWEST_DIGITS <= value <= MOST_DIGITS:
+        raise ValueError(f"{text!r} is not possible; give {FEWEST_DIGITS} to {MOST_DIGITS} digits")
+    return value
+
+
+def option(default: Any, name: str, kind: Kind = COUNT, *, listed: bool = False) -> Any:
+    """A setting: ``--steps=N``."""
+    text = tables("words")["flags"][name.partition("=")[0].lstrip("-")].format(", ".join(kind.words))
+    return by_flag(default, name, group=Group.SELECTION, kind=kind, listed=listed, help=text)
+
+
+several = partial(option, listed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyOptions:
     """The settings that all studies have. ``device``: "" for the GPU, or the CPU if there is none."""
 
-    device: str = row(
-        "",
-        "--device=DEVICE",
-        kind=choice("device", devices.TRIED),
-        help=f"{' or '.join(devices.TRIED)} (default: the GPU if there is one)",
-    )
-    threads: int | None = count(None, "--threads=N", help="CPU threads (default: torch's choice)")
-    output_dir: Path | None = by_flag(
-        None,
-        "--output-dir=DIR",
-        group=Group.SELECTION,
-        kind=Kind(Path),
-        help="a new folder for the run (default: under logs/)",
-    )
-    quick: bool = row(False, "--quick", help="a trial of a few minutes; its numbers have no meaning")
+    device: str = option("", "--device=DEVICE", choice("device", devices.TRIED))
+    threads: int | None = option(None, "--threads=N")
+    output_dir: Path | None = option(None, "--output-dir=DIR", FOLDER)
+    quick: bool = option(False, "--quick")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextStudyOptions(StudyOptions):
-    """The settings of studies that train on a text."""
-
-    data_dir: Path | None = by_flag(
-        None,
-        "--data-dir=DIR",
-        group=Group.SELECTION,
-        kind=Kind(Path),
-        help="folder with tinyshakespeare.txt (default: the cache folder, else a download)",
-    )
+    def checked(self) -> StudyOptions:
+        """With all defaults. ``UsageError`` for settings that exclude each other."""
+        return replace(self, device=usable_device(self.device))
 
 
 def usable_device(given: str) -> str:
@@ -65,3 +63,80 @@ def usable_device(given: str) -> str:
     if not device.count():
         raise UsageError(f"--device: torch can use no {device.label} device here; use --device={devices.CPU}")
     return given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextStudyOptions(StudyOptions):
+    """The settings of studies that train on a text."""
+
+    data_dir: Path | None = option(None, "--data-dir=DIR", FOLDER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingTimeOptions(TextStudyOptions):
+    """Study A. None in steps, batch, block, seeds or every: the default for the device."""
+
+    precisions: tuple[str, ...] = several((), "--precisions=NAME", choice("precision", PRECISIONS))
+    modes: tuple[str, ...] = several(MODES, "--modes=NAME", choice("mode", MODES))
+    steps: int | None = option(None, "--steps=N")
+    batch: int | None = option(None, "--batch-size=N")
+    block: int | None = option(None, "--block-size=N")
+    seeds: int | None = option(None, "--seeds=N")
+    chunk: int = option(20, "--chunk=N")
+    every: int | None = option(None, "--evaluate-every=N")
+    learning_rate: float = option(1e-3, "--learning-rate=RATE", RATE)
+    records_only: bool = option(False, "--records-only")
+
+    def checked(self) -> TrainingTimeOptions:
+        device = usable_device(self.device)
+        usable = [name for name in PRECISIONS if devices.of(device).has_tf32 or "tf32" not in name]
+        precisions = self.precisions or usable
+        for name in precisions:
+            if name not in usable:
+                raise UsageError(f"--precisions: {name} exists on CUDA only; with --device=cpu leave it out")
+        if "eager" not in self.modes:
+            raise UsageError("--modes: eager is the baseline of the other modes; name it too")
+        if "float32" not in precisions:
+            raise UsageError("--precisions: all ratios are relative to float32; name it too")
+        known = tuple(name for name in PRECISIONS if name in precisions)
+        modes = tuple(name for name in MODES if name in self.modes)
+        return replace(self, device=device, precisions=known, modes=modes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImplementationsOptions(TextStudyOptions):
+    """Study B. Budgets: seconds of training for each model and learning rate. 0 or (): a default."""
+
+    tasks: tuple[str, ...] = several((), "--tasks=NAME", choice("task", TASKS))
+    only_asked: bool = False  # the user named the tasks, so a task that cannot run is an error
+    models: tuple[str, ...] = several(MODELS, "--models=NAME", choice("model", MODELS))
+    learning_rates: tuple[float, ...] = several((), "--learning-rates=RATE", RATE)
+    budget_s: float = option(0.0, "--budget=TIME", DURATION)
+    text_budget_s: float = option(0.0, "--text-budget=TIME", DURATION)
+    text_batch: int | None = option(None, "--text-batch-size=N")
+    text_learning_rate: float = option(1e-2, "--text-learning-rate=RATE", RATE)
+    reverse: bool = option(True, "--digits=ORDER", Kind(lambda text: ORDER.read(text) == "reversed"))
+    operations: tuple[str, ...] = several(("+",), "--operations=SIGN", choice("operation", OPERATIONS))
+    digits: int = option(LEFT_DIGITS, "--number-digits=N", Kind(number_digits))
+    seed: int = option(0, "--seed=N", WHOLE)
+
+    def checked(self) -> ImplementationsOptions:
+        budget = self.budget_s or (4.0 if self.quick else 60.0)
+        return replace(
+            self,
+            device=usable_device(self.device),
+            tasks=self.tasks or TASKS,
+            only_asked=bool(self.tasks),
+            models=tuple(name for name in MODELS if name in self.models),
+            operations=tuple(sign for sign in OPERATIONS if sign in self.operations),
+            learning_rates=self.learning_rates or ((1e-2,) if self.quick else LEARNING_RATES),
+            budget_s=budget,
+            text_budget_s=self.text_budget_s or (budget if self.quick else 5 * budget),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileModesOptions(StudyOptions):
+    """Study C. All other flags of its command line are those of ``runner.py``, and go to its runs."""
+
+    parts: tuple[str, ...] = several(("images", "text"), "--parts=NAME", choice("part", ("images", "text")))

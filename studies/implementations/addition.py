@@ -6,17 +6,18 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from studies.options import LEFT_DIGITS, OPERATIONS
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 SYMBOLS = "0123456789.=+-m|"
 """``m`` is unary minus, ``|`` ends a sequence. The token of a symbol is its index; padding is token 0."""
 
-LEFT_DIGITS = 3
 DRAWN, HELD_OUT = 100_000, 4096
 LARGEST_TEST_SHARE = 0.9
 MINUS, END = "m", "|"
-OPERATIONS = ("+", "-")
+Part = tuple["Tensor", "Tensor"]
 
 
 def generate(x: int, operation: str, y: int, *, digits: int = LEFT_DIGITS, reverse: bool = False) -> str:
@@ -70,32 +71,30 @@ def additions(
     held_out: int = HELD_OUT,
     operations: Sequence[str] = ("+",),
     digits: int = LEFT_DIGITS,
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+) -> tuple[Part, Part]:
     """Inputs (n, 12) and targets (n,) for training, and those of ``held_out`` other questions.
 
     Draws ``drawn`` questions without duplicates. ``digits``: of both numbers. ``ValueError`` if less than a
     tenth would be left for training.
     """
-    source = random.Random(seed)
-    top = 10**digits
+    import torch
+
+    source, top = random.Random(seed), 10**digits
 
     def question() -> tuple[int, str, int]:
         sign = operations[0] if len(operations) == 1 else source.choice(operations)
         return source.randrange(top), sign, source.randrange(top)
 
-    questions = list(dict.fromkeys(question() for _ in range(drawn)))
+    questions = list(dict.fromkeys(question() for _ in range(drawn)))  # in a random order
     if held_out >= LARGEST_TEST_SHARE * len(questions):
         raise ValueError(
             f"{held_out:,} of {len(questions):,} different questions cannot be held out: less than a tenth "
             "would be left for training"
         )
-    train, test = questions[held_out:], questions[:held_out]  # the order is random already
-    return _tensors(train, reverse, digits), _tensors(test, reverse, digits)
 
+    def tensors(asked: Sequence[tuple[int, str, int]]) -> Part:
+        texts = (generate(*question, digits=digits, reverse=reverse) for question in asked)
+        inputs, targets = zip(*(pair for text in texts for pair in examples(text)), strict=True)
+        return torch.tensor(inputs), torch.tensor(targets)
 
-def _tensors(questions: list[tuple[int, str, int]], reverse: bool, digits: int) -> tuple[Tensor, Tensor]:
-    import torch
-
-    texts = (generate(*question, digits=digits, reverse=reverse) for question in questions)
-    pairs = [pair for text in texts for pair in examples(text)]
-    return torch.tensor([given for given, _ in pairs]), torch.tensor([target for _, target in pairs])
+    return tensors(questions[held_out:]), tensors(questions[:held_out])

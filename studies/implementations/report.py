@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import pandas as pd
 
 from runner.analysis.digits import MISSING, significant
 from runner.reports.parts.sections import environment_line
 from studies.corpus import SIZES
-from studies.expectations import expectation_table, published, table
-from studies.implementations.addition import LEFT_DIGITS
 from studies.implementations.claims import claims
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
 from studies.journal import CUT_SHORT, PASS, Line
+from studies.options import LEFT_DIGITS
+from studies.report import Report, expectation_table, table
+from studies.words import published, tables
 
 Text = Callable[[Any], str]
-TEXT_NOTE = (
-    "Losses in nats. Every model is evaluated on held-out text; the published study evaluated NanoGPT on a "
-    "training batch by mistake. Transformers predict at every position of a window, so their losses include "
-    "positions with few preceding characters; an MLP always sees 128 characters."
-)
-PUBLISHED_NOTE = (
-    "The published table has two rows for MLPs; the third MLP, which had 600 s, is not in it. Of its "
-    "measured columns, this project has the test loss alone."
-)
+THREE_DIGITS: Text = partial(significant, digits=3)
 TITLES = {
     "addition": "Task 1: addition, beside the published table (A100-40GB, 60 s)",
     "shakespeare": "Task 2: characters of Shakespeare, beside the published table",
 }
 
 
-def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
+def render(lines: Sequence[Line]) -> Report:
     """An unmet expectation is in the report, but is not a failure."""
     from studies.plots import fitting_curves
 
     fits = fitted(lines)
-    files = {
-        "report.md": "\n".join(_report(lines[0], fits)).encode(),
-        "results.csv": pd.DataFrame([numbers(f) for f in fits], dtype=object).to_csv(index=False).encode(),
-    }
+    rows = [numbers(f) for f in fits]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0]] if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    files = {"results.csv": text.getvalue().encode()}
     for task in dict.fromkeys(f.task for f in fits):
         files |= fitting_curves(task, [f for f in fits if f.task == task and f.points])
     cut = [name for name in lines[0].get("variants", ()) if name not in {f.name for f in fits}]
     failures = [f"{f.name}: {f.message}" for f in fits if f.status != PASS]
-    return files, [*failures, *(f"{name}: {CUT_SHORT}" for name in cut)]
+    failures += [f"{name}: {CUT_SHORT}" for name in cut]
+    return Report(blocks=[*_blocks(lines[0], fits)], files=files, failures=failures)
 
 
 def numbers(f: Fitted) -> dict[str, Any]:
@@ -75,43 +71,38 @@ def numbers(f: Fitted) -> dict[str, Any]:
     }
 
 
-def _report(study: Line, fits: Sequence[Fitted]) -> list[str]:
+def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
     options = study["options"]
+    published_task = _questions(options) == (["+"], LEFT_DIGITS)
     budgets = {
         "addition": f"{options['budget_s']:g} s on addition",
         "shakespeare": f"{options['text_budget_s']:g} s on text (the third MLP twice that)",
     }
     tasks = [task for task in options.get("tasks", budgets) if task == "addition" or not study["refused"]]
-    lines = [
-        "# Study B: four implementations of a small language model, two tasks",
-        "",
-        (
-            f"Each model trained for at most {' and '.join(budgets[task] for task in tasks)}, "
-            f"without the time of evaluations. {environment_line(study['environment'])}."
-        ),
-    ]
+    yield "# Study B: four implementations of a small language model, two tasks"
+    yield (
+        f"Each model trained for at most {' and '.join(budgets[task] for task in tasks)}, "
+        f"without the time of evaluations. {environment_line(study['environment'])}."
+    )
     if options["quick"]:
-        lines += ["", "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."]
+        yield "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."
     for task, title in TITLES.items():
         if members := [f for f in fits if f.task == task]:
-            lines += ["", f"## {title}", "", _data(study, task), "", *_beside(task, members), ""]
-            if task == "addition" and not _as_published(options):
-                lines += ["NOT the same task: the published questions are additions of three digits.", ""]
-            lines += _when(members) if task == "addition" else [TEXT_NOTE, "", PUBLISHED_NOTE]
+            yield from (f"## {title}", _data(study, task), _beside(task, members))
+            if task == "addition":
+                if not published_task:
+                    yield "NOT the same task: the published questions are additions of three digits."
+                yield _when(members)
+            yield tables("words")["notes"][task]
     if study["refused"]:
-        lines += ["", f"Task 2 was left out: {study['refused']}"]
-    judged = not options["quick"] and _as_published(options)
-    lines += ["", "## Do the source's claims hold here?", ""]
-    return [*lines, *expectation_table(claims(fits), judged=judged)]
+        yield f"Task 2 was left out: {study['refused']}"
+    yield "## Do the source's claims hold here?"
+    yield expectation_table(claims(fits), judged=not options["quick"] and published_task)
 
 
 def _questions(options: Mapping[str, Any]) -> tuple[list[str], int]:
     """Signs and digits of the questions. Older records have additions of three digits only."""
     return list(options.get("operations", ("+",))), int(options.get("digits", LEFT_DIGITS))
-
-
-def _as_published(options: Mapping[str, Any]) -> bool:
-    return _questions(options) == (["+"], LEFT_DIGITS)
 
 
 def _data(study: Line, task: str) -> str:
@@ -123,23 +114,19 @@ def _data(study: Line, task: str) -> str:
     if study["text"] != "shakespeare":
         return "NOT Shakespeare but a synthetic text."
     sizes = study.get("text_sizes") or SIZES  # the text has a checksum, so older records had the same sizes
-    return (
-        f"{sizes['characters']:,} characters, {sizes['distinct']} distinct; the last {sizes['held_out']:,} "
-        "are held out."
-    )
+    counts = f"{sizes['characters']:,} characters, {sizes['distinct']} distinct"
+    return f"{counts}; the last {sizes['held_out']:,} are held out."
 
 
-def _when(fits: Sequence[Fitted]) -> list[str]:
+def _when(fits: Sequence[Fitted]) -> str:
+    def text(point: Point | None) -> str:
+        return "not reached" if point is None else f"{point.step:,}, {point.seconds:.1f} s"
+
     heads = ["model", "learning_rate", *(f"steps, seconds to {level:.1%}" for level in LEVELS)]
-    lines = [
-        [f.model, f"{f.learning_rate:g}", *(_reached(f.reached(level)) for level in LEVELS)] for f in fits
-    ]
-    note = "The first evaluation on held-out examples that reached this accuracy, by symbol."
-    return [*table(heads, lines), "", note]
-
-
-def _reached(point: Point | None) -> str:
-    return "not reached" if point is None else f"{point.step:,}, {point.seconds:.1f} s"
+    return table(
+        heads,
+        [[f.model, f"{f.learning_rate:g}", *(text(f.reached(level)) for level in LEVELS)] for f in fits],
+    )
 
 
 BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
@@ -147,7 +134,7 @@ BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
         "train loss": ("train_loss", "{:.3f}".format),
         "test loss": ("test_loss", "{:.3f}".format),
         "accuracy": ("test_accuracy", "{:.3f}".format),
-        "µs per example": ("time_per_example_in_micros", partial(significant, digits=3)),
+        "µs per example": ("time_per_example_in_micros", THREE_DIGITS),
         "seconds": ("train_time_in_seconds", "{:.1f}".format),
     },
     "shakespeare": {
@@ -161,12 +148,12 @@ BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
 OURS: Mapping[str, tuple[str, Text]] = {
     "parameters": ("num_parameters", "{:,}".format),
     "train accuracy": ("train_accuracy", "{:.3f}".format),
-    "inference, µs": ("inference_micros", partial(significant, digits=3)),
+    "inference, µs": ("inference_micros", THREE_DIGITS),
 }
 """Columns that the published tables do not have."""
 
 
-def _beside(task: str, members: Sequence[Fitted]) -> list[str]:
+def _beside(task: str, members: Sequence[Fitted]) -> str:
     """The rows of the published table and ours. Beside each published column is ours, then ``OURS``."""
     columns = BESIDE[task]
     theirs = {first: cells for first, *cells in (tuple(row.values()) for row in published(task))}
@@ -174,7 +161,7 @@ def _beside(task: str, members: Sequence[Fitted]) -> list[str]:
     lines = []
     for label in dict.fromkeys((*theirs, *ours)):
         values = numbers(ours[label]) if label in ours else {}
-        missing = MISSING if values.get("status") in (None, "PASS") else values["status"]
+        missing = MISSING if values.get("status") in (None, PASS) else values["status"]
         texts = [
             missing if values.get(name) is None else text(values[name])
             for name, text in (*columns.values(), *OURS.values())

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from studies.journal import Line, of_kind
+from studies.journal import PASS, Line, of_kind
 
 LEVELS = (0.5, 0.9, 0.995)
 SOLVED = 0.995
@@ -57,6 +57,15 @@ class Fitted:
         return self.points[-1] if self.points else None
 
     @property
+    def trained(self) -> bool:
+        return self.status == PASS and self.last is not None
+
+    @property
+    def accuracy(self) -> float:
+        """At the end; 0 without an evaluation."""
+        return self.last.test_accuracy if self.last else 0.0
+
+    @property
     def micros(self) -> float | None:
         """Microseconds per example, averaged over the training."""
         return 1e6 * self.last.seconds / (self.last.step * self.batch) if self.last else None
@@ -90,10 +99,7 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
     """The trainings with an outcome, in the order of the published tables. A killed training has none."""
     points: dict[str, list[Point]] = {}
     for line in of_kind(lines, "point"):
-        losses = {
-            name: math.nan if line[name] is None else line[name] for name in ("train_loss", "test_loss")
-        }
-        points.setdefault(line["variant"], []).append(_recorded(Point, {**line, **losses}))
+        points.setdefault(line["variant"], []).append(_recorded(Point, line))
     fits = [
         _recorded(Fitted, {**line, "name": line["variant"], "points": tuple(points.get(line["variant"], ()))})
         for line in of_kind(lines, "outcome")
@@ -102,9 +108,14 @@ def fitted(lines: Sequence[Line]) -> list[Fitted]:
 
 
 def _recorded(kind: type[T], line: Line) -> T:
-    """From its fields; older records lack those that may be None. ``KeyError`` for another one."""
+    """From its fields; older records lack those that may be None. ``KeyError`` for another one.
+
+    Losses that were not finite are null in the records.
+    """
     missing = dict.fromkeys(("train_accuracy", "inference_micros", "num_parameters"))
-    return kind(**{field.name: {**missing, **line}[field.name] for field in fields(kind)})
+    facts: dict[str, Any] = {field.name: {**missing, **line}[field.name] for field in fields(kind)}
+    lost = {name: math.nan for name, value in facts.items() if value is None and name.endswith("loss")}
+    return kind(**{**facts, **lost})
 
 
 def place(task: str, model: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -15,10 +15,10 @@ from harness.timing.step import seed_everything
 from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, shakespeare, synthetic
 from studies.implementations.addition import input_length
-from studies.implementations.options import ImplementationsOptions
 from studies.implementations.results import SOLVED, place
 from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
-from studies.journal import Journal, begin, say
+from studies.journal import PASS, Journal, say
+from studies.options import ImplementationsOptions
 from suites.tiny_gpt import Entry, entries, make_model
 
 EVERY, EVERY_MLP = 50, 500
@@ -52,62 +52,71 @@ class Plan:
 def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
     """All trainings, in the order of the published tables."""
     sweep = [
-        Plan(case=case, task=task, entry=entry, learning_rate=rate, batch=batch, rule=rule)
+        plan
         for case, entry in entries().items()
-        for task, planned in (("addition", _on_addition), ("shakespeare", _on_text))
-        if task in tasks and f"_{task}" in case and entry.implementation in options.models
-        for rate, batch, rule in planned(case, entry, options)
-        if case != NOT_PUBLISHED
+        if entry.implementation in options.models and case != NOT_PUBLISHED
+        for task in tasks
+        if f"_{task}" in case
+        for plan in (_on_addition if task == "addition" else _on_text)(case, entry, options)
     ]
     return sorted(sweep, key=lambda plan: place(plan.task, plan.entry.implementation))
 
 
-Trainings = Iterator[tuple[float, int, Rule]]
-"""Learning rate, batch size and rule of each training of a case."""
-
-
-def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> Trainings:
+def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> list[Plan]:
     every = EVERY_MLP if entry.implementation == "MLP" else EVERY
-    for rate in options.learning_rates:
-        yield rate, entry.published_batch, Rule(budget_s=options.budget_s, every=every, stop_above=SOLVED)
+    rule = Rule(budget_s=options.budget_s, every=every, stop_above=SOLVED)
+    planned: dict[str, Any] = {
+        "case": case,
+        "task": "addition",
+        "entry": entry,
+        "batch": entry.published_batch,
+        "rule": rule,
+    }
+    return [Plan(**planned, learning_rate=rate) for rate in options.learning_rates]
 
 
-def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> Trainings:
+def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> list[Plan]:
     rate, batch = TEXT_RATE, entry.published_batch
     if entry.implementation != "MLP":
         rate = options.text_learning_rate
         share = QUICK_BATCH if options.quick else batch // CPU_SHARE
         batch = options.text_batch or (share if options.device == "cpu" else batch)
     budget_s = options.text_budget_s * (2 if case == DOUBLE else 1)
-    yield rate, batch, Rule(budget_s=budget_s, every=EVERY_TEXT_MLP.get(case, EVERY), stop_above=None)
+    rule = Rule(budget_s=budget_s, every=EVERY_TEXT_MLP.get(case, EVERY), stop_above=None)
+    return [Plan(case=case, task="shakespeare", entry=entry, learning_rate=rate, batch=batch, rule=rule)]
 
 
-def run(options: ImplementationsOptions, command: Sequence[str]) -> Path:
+def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str]) -> Path:
     """Trains all models, one by one; returns the folder. ``UsageError`` before anything is written."""
-    corpus, refused = _corpus(options)
-    tasks = [task for task in options.tasks if task != "shakespeare" or corpus is not None]
-    todo = plans(options, tasks)
+    corpus, refused = corpus_for(options)
+    todo = plans(options, [task for task in options.tasks if task != "shakespeare" or corpus is not None])
     if not todo:
         raise UsageError(f"--tasks, --models: there is nothing to train{f'; {refused}' if refused else ''}")
     if refused:
         say(f"task shakespeare is left out: {refused}")
+
+    @cache
+    def task_of(task: str, last_only: bool) -> Task:
+        if task == "shakespeare":
+            assert corpus is not None
+            return text_task(corpus, block=BLOCK, last_only=last_only)
+        questions = {name: getattr(options, name) for name in ("seed", "reverse", "operations", "digits")}
+        return addition_task(**questions, device=device, **(QUICK if options.quick else {}))
+
     journal = Journal(options.output_dir, "implementations")
     with closing(journal):
-        facts = {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
-        device = begin(
-            journal,
-            "implementations",
-            options,
-            command,
-            refused=refused,
-            variants=[plan.name for plan in todo],
-            **facts,
+        facts: dict[str, Any] = (
+            {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
         )
-        _train(options, todo, corpus, journal, device)
+        facts |= {"refused": refused, "variants": [plan.name for plan in todo]}
+        device = journal.begin(options, command, **facts)
+        for plan in todo:
+            say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.batch} examples in a step")
+            _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
     return journal.path
 
 
-def _corpus(options: ImplementationsOptions) -> tuple[Corpus | None, str | None]:
+def corpus_for(options: ImplementationsOptions) -> tuple[Corpus | None, str | None]:
     """The text, or why it is missing. ``UsageError`` if the user asked for the missing text."""
     if "shakespeare" not in options.tasks:
         return None, None
@@ -121,60 +130,27 @@ def _corpus(options: ImplementationsOptions) -> tuple[Corpus | None, str | None]
         return None, str(error)
 
 
-def _train(
-    options: ImplementationsOptions,
-    todo: Sequence[Plan],
-    corpus: Corpus | None,
-    journal: Journal,
-    device: torch.device,
-) -> None:
-    @cache
-    def task_of(task: str, last_only: bool) -> Task:
-        if task == "shakespeare":
-            assert corpus is not None
-            return text_task(corpus, block=BLOCK, last_only=last_only)
-        return addition_task(
-            seed=options.seed,
-            reverse=options.reverse,
-            operations=options.operations,
-            digits=options.digits,
-            device=device,
-            **(QUICK if options.quick else {}),
-        )
-
-    for plan in todo:
-        say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.batch} examples in a step")
-        _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
-
-
 def _fit(
     plan: Plan, options: ImplementationsOptions, task: Task, device: torch.device, journal: Journal
 ) -> None:
-    facts: dict[str, Any] = {
-        "variant": plan.name,
-        "task": plan.task,
-        "case": plan.case,
-        "model": plan.entry.implementation,
-        "learning_rate": plan.learning_rate,
-        "batch": plan.batch,
-        "budget_s": plan.rule.budget_s,
-    }
-    status, message, rate = "PASS", None, plan.learning_rate
+    name = plan.name
+    how: dict[str, Any] = {"learning_rate": plan.learning_rate, "batch": plan.batch}
+    facts: dict[str, Any] = {"variant": name, "task": plan.task, "case": plan.case, **how}
+    facts |= {"model": plan.entry.implementation, "budget_s": plan.rule.budget_s}
+    status, message = PASS, None
     try:
         seed_everything(options.seed)
         model = make_model(plan.entry.implementation, config_of(plan, options.digits))
         facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        for point in fit(
-            model, task, plan.rule, learning_rate=rate, batch=plan.batch, seed=options.seed, device=device
-        ):
-            journal.write("point", variant=plan.name, **asdict(point))
+        for point in fit(model, task, plan.rule, **how, seed=options.seed, device=device):
+            journal.write("point", variant=name, **asdict(point))
             say(
                 f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f} "
-                f"test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}  {plan.name}"
+                f"test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}  {name}"
             )
     except Exception as error:  # a model library may raise anything; the others still train
         status, message = "FAIL", words_of(error)
-        say(f"{plan.name}: failed: {message}")
+        say(f"{name}: failed: {message}")
     journal.write("outcome", status=status, message=message, **facts)
 
 

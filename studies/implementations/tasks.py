@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from harness.devices import of
-from studies.corpus import Corpus
+from studies.corpus import Corpus, windows
 from studies.implementations.addition import additions
 from studies.implementations.results import Point
-from studies.learners import windows
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
 Batch = tuple[Tensor, Tensor]
@@ -45,14 +44,15 @@ class Task:
 
     def evaluate(self, model: torch.nn.Module, device: torch.device) -> tuple[float, float]:
         """Mean loss and accuracy by symbol on the held-out examples."""
-        total, right, count = 0.0, 0, 0
-        for first in range(0, len(self.test[1]), EVALUATED_AT_ONCE):
-            inputs, targets = (part[first : first + EVALUATED_AT_ONCE] for part in self.test)
+        total, right = 0.0, 0
+        for inputs, targets in zip(
+            *(torch.split(part, EVALUATED_AT_ONCE) for part in self.test), strict=True
+        ):
             on_device = targets.to(device)
             logits = model(inputs.to(device))
             total += float(self.loss(logits, on_device)) * targets.numel()
             right += int(self.right(logits, on_device).sum())
-            count += targets.numel()
+        count = self.test[1].numel()
         return total / count, right / count
 
 
@@ -79,11 +79,10 @@ def text_task(corpus: Corpus, *, block: int, last_only: bool) -> Task:
     def draw(size: int, generator: torch.Generator) -> Batch:
         return cut(torch.randint(begin - block, (size,), generator=generator))
 
+    starts = torch.arange(begin, end, block)
     if last_only:
         fixed = torch.Generator().manual_seed(0)
         starts = begin + torch.randperm(end - begin, generator=fixed)[:TEXT_POSITIONS]
-    else:
-        starts = torch.arange(begin, end, block)
     return Task(draw=draw, test=cut(starts), last_only=last_only)
 
 

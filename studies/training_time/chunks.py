@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from runner.errors import words_of
+from studies.journal import PASS
 
 FIRST_STEPS = 8
 """The first steps are a chunk of their own, because they include compilation (TorchScript: three calls)."""
@@ -61,49 +62,37 @@ def alternate(
     order: random.Random,
     clock: Clock = time.perf_counter,
 ) -> Iterator[Event]:
-    """Trains all variants, chunk by chunk, each chunk in a new random order. Every variant has an outcome.
+    """Prepares all variants, then trains them chunk by chunk, each chunk in a new random order.
 
-    A variant that fails costs only itself.
+    Every variant has an outcome. A variant that fails costs only itself.
     """
-    alive: list[Learner] = []
-    for learner in learners:
-        kind, facts = _prepared(learner, clock)
-        if kind == "prepared":
-            alive.append(learner)
-        yield kind, facts
-    for chunk in chunks:
-        for learner in order.sample(alive, len(alive)):
-            kind, facts = _trained(learner, chunk, clock)
-            if kind == "outcome":
+    alive = [*learners]
+    for chunk in (None, *chunks):
+        for learner in order.sample(alive, len(alive)) if chunk else [*alive]:
+            try:
+                facts = _trained(learner, chunk, clock) if chunk else _prepared(learner, clock)
+            except Exception as error:  # compiled code may fail at any step; the others continue
                 alive.remove(learner)
-            yield kind, facts
+                facts = {"status": "FAIL_RUN" if chunk else "FAIL_PREPARE", "message": words_of(error)}
+                yield "outcome", {"variant": learner.name, **facts}
+            else:
+                yield "chunk" if chunk else "prepared", {"variant": learner.name, **facts}
     for learner in alive:
-        yield "outcome", {"variant": learner.name, "status": "PASS", "message": None}
+        yield "outcome", {"variant": learner.name, "status": PASS, "message": None}
 
 
-def _failed(learner: Learner, status: str, message: str) -> Event:
-    return "outcome", {"variant": learner.name, "status": status, "message": message}
-
-
-def _prepared(learner: Learner, clock: Clock) -> Event:
+def _prepared(learner: Learner, clock: Clock) -> dict[str, Any]:
     began = clock()
-    try:
-        learner.prepare()
-    except Exception as error:  # a compiler may raise anything; the others continue
-        return _failed(learner, "FAIL_PREPARE", words_of(error))
-    return "prepared", {"variant": learner.name, "prepare_s": clock() - began}
+    learner.prepare()
+    return {"prepare_s": clock() - began}
 
 
-def _trained(learner: Learner, chunk: Chunk, clock: Clock) -> Event:
+def _trained(learner: Learner, chunk: Chunk, clock: Clock) -> dict[str, Any]:
     """``seconds`` is the time of the steps, without the evaluation."""
-    try:
-        began = clock()
-        losses = learner.run(chunk.first, chunk.steps)
-        seconds = clock() - began
-        train, valid = learner.evaluate() if chunk.evaluate else (None, None)
-    except Exception as error:  # compiled code may fail at any step; the others continue
-        return _failed(learner, "FAIL_RUN", words_of(error))
+    began = clock()
+    losses = [*learner.run(chunk.first, chunk.steps)]
+    facts = {"first": chunk.first, "steps": chunk.steps, "seconds": clock() - began, "losses": losses}
     if not all(loss - loss == 0 for loss in losses):
-        return _failed(learner, "FAIL_RUN", "the loss is not finite")
-    facts = {"first": chunk.first, "steps": chunk.steps, "seconds": seconds, "losses": list(losses)}
-    return "chunk", {"variant": learner.name, **facts, "train": train, "valid": valid}
+        raise FloatingPointError("the loss is not finite")
+    train, valid = learner.evaluate() if chunk.evaluate else (None, None)
+    return {**facts, "train": train, "valid": valid}

@@ -7,144 +7,68 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, estimate_text
 from runner.reports.parts.sections import environment_line
-from studies.expectations import (
-    FAILS,
-    HOLDS,
-    OPEN,
-    Expectation,
-    expectation_table,
-    published,
-    table,
-)
 from studies.journal import PASS, Line
-from studies.training_time.published import (
-    HEADS,
-    LABELS,
-    NOISE,
-    PRECISIONS,
-    lists,
-    minutes_text,
-    ratio,
-    row_of,
-)
-from studies.training_time.results import EAGER, REFERENCE, Results, VariantTimes, paired, results
+from studies.options import PRECISIONS
+from studies.report import FAILS, HOLDS, OPEN, Expectation, Report, expectation_table, table
+from studies.training_time.results import EAGER, REFERENCE, Variant, following, paired, variants_of
+from studies.words import published, tables
 
-Cell = Callable[[VariantTimes], str]
+Variants = Mapping[str, Variant]
+HEADS, LABELS = tables("words")["precisions"], tables("words")["modes"]
 WALL_NOISE = 1.05
 """Wall times of whole runs have no interval: those that differ by a smaller factor are not told apart."""
 STEP_NOISE = Protocol().noise_threshold
 """As in the runner's verdicts, an interval must lie beyond 2 %: processes differ by about as much."""
-COMPILE = "compile"
+ASTRAY = "DOES NOT FOLLOW"
 UNTIMED = "not both were timed"
 
 
-def render(lines: Sequence[Line]) -> tuple[Mapping[str, bytes], list[str]]:
+def render(lines: Sequence[Line]) -> Report:
     from studies.plots import loss_curves
 
-    summary = results(lines)
-    text = "\n".join(_report(lines[0], summary)).encode()
-    return {"report.md": text, **loss_curves(summary)}, summary.failures()
-
-
-def _report(study: Line, summary: Results) -> list[str]:
+    study, variants = lines[0], variants_of(lines)
     sizes, text = study["sizes"], study["text"]
     real = text["name"] == "shakespeare"
     judged = real and not study.get("options", {}).get("quick")
-    rows = [*summary.rows.values()]
-    return [
-        "# Study A: training time of a small GPT",
-        "",
-        (
-            f"{study['parameters']:,} parameters; {sizes['steps']} steps of "
-            f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
-            f"text: {text['name']}, {text['characters']:,} characters"
-            f"{'' if real else ' - NOT Shakespeare: figures of a trial run'}. "
-            f"{environment_line(study['environment'])}.{_attention(study)}"
-        ),
-        *_part("Wall time = compile + run, minutes:seconds", _by_precision(rows, _time_cell), WALL),
-        *_part("Steps alone: how many times as fast as fp32 eager", _by_precision(rows, _step_cell), STEPS),
-        *_part(
-            "Ratios to fp32 eager, ours beside the published ones (above 1: faster)",
-            _side_by_side(summary),
-            RATIOS,
-        ),
-        *_part(
-            "Do the author's two conclusions hold here?",
-            expectation_table(conclusions(summary), first="of", judged=judged),
-            CONCLUSIONS,
-        ),
-        *_part("The published tables: one RTX 3070, minutes:seconds", _published(), NOISE),
-        *_part("Do compiled trainings follow eager?", _following(summary), FOLLOWING),
-        "",
-        *(f"- {r.precision} {r.mode}: {r.status}. {r.message or ''}" for r in rows if r.status != PASS),
-    ]
-
-
-WALL = (
-    "Time of one training run: compilation with empty caches (first seed) plus the median run time "
-    "of all seeds. Variants alternate in chunks of steps."
-)
-STEPS = "Measured in paired chunks after the first steps, with 95 % intervals."
-RATIOS = (
-    'Ratios of wall times; "without compiling": ratios of run times. Compilation is a larger part of '
-    "a short run: the published runs took minutes."
-)
-CONCLUSIONS = (
-    "steps: paired chunks, without compiling, with 95 % intervals, which must lie beyond "
-    f"{STEP_NOISE:.0%}. whole run: wall times, with compiling. They have no interval: a difference "
-    f"below {WALL_NOISE - 1:.0%} cannot be told."
-)
-FOLLOWING = (
-    "Differences of losses on held-out text, in nats, as root mean square over all evaluations. "
-    "distance: between the variant and eager with the same seed. spread: between eager with two "
-    "seeds. A variant follows eager if its distance is at most the spread."
-)
-
-
-def _part(title: str, lines: Sequence[str], note: str) -> list[str]:
-    return ["", f"## {title}", "", *lines, "", note]
-
-
-def _by_precision(rows: Sequence[VariantTimes], cell: Cell) -> list[str]:
-    precisions = [name for name in PRECISIONS if any(row.precision == name for row in rows)]
-    cells = {(row.mode, row.precision): cell(row) for row in rows}
-    modes = list(dict.fromkeys(row.mode for row in rows))
-    return table(
-        ["", *(HEADS[name] for name in precisions)],
-        [[LABELS.get(m, m), *(cells.get((m, name), MISSING) for name in precisions)] for m in modes],
+    about = (
+        f"{study['parameters']:,} parameters; {sizes['steps']} steps of "
+        f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
+        f"text: {text['name']}, {text['characters']:,} characters"
+        f"{'' if real else ' - NOT Shakespeare: figures of a trial run'}. "
+        f"{environment_line(study['environment'])}.{_attention(study)}"
     )
-
-
-def _time_cell(row: VariantTimes) -> str:
-    if row.wall_s is None or row.compile_s is None or row.run_s is None:
-        return row.status
-    return f"{minutes_text(row.wall_s)} = {minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
-
-
-def _step_cell(row: VariantTimes) -> str:
-    if f"{row.precision} {row.mode}" == REFERENCE:
-        return "1"
-    return estimate_text(row.steps)
-
-
-def _side_by_side(summary: Results) -> list[str]:
-    """Ratios of wall times, and the published ratios of several lists."""
-    eager = summary.rows.get(REFERENCE)
-    lines = []
-    for row in summary.rows.values():
-        ratios = (
-            _divided(eager.wall_s if eager else None, row.wall_s),
-            _divided(eager.run_s if eager else None, row.run_s),
-            *(ratio(group, row.mode, row.precision) for group in lists()),
-        )
-        texts = [MISSING if value is None else f"{value:.2f}" for value in ratios]
-        lines.append([HEADS[row.precision], LABELS.get(row.mode, row.mode), *texts])
-    sources = [f"{row_of(group, 'eager')['variant']}, {group} (published)" for group in lists()]
-    return table(["precision", "variant", "ours", "ours, without compiling", *sources], lines)
-
-
-def _divided(slow: float | None, fast: float | None) -> float | None:
-    return slow / fast if slow and fast else None
+    parts = {
+        "wall": ("Wall time = compile + run, minutes:seconds", _by_precision(variants, _time_cell)),
+        "steps": (
+            "Steps alone: how many times as fast as fp32 eager",
+            _by_precision(variants, lambda v: "1" if v.name == REFERENCE else _steps(variants, REFERENCE, v)),
+        ),
+        "ratios": (
+            "Ratios to fp32 eager, ours beside the published ones (above 1: faster)",
+            _side_by_side(variants),
+        ),
+        "conclusions": (
+            "Do the author's two conclusions hold here?",
+            expectation_table(conclusions(variants), first="of", judged=judged),
+        ),
+        "published": ("The published tables: one RTX 3070, minutes:seconds", _published()),
+        "following": ("Do compiled trainings follow eager?", _following(variants)),
+    }
+    notes = tables("words")["notes"]
+    blocks = [
+        block for name, (title, cells) in parts.items() for block in (f"## {title}", cells, notes[name])
+    ]
+    broken = [(v.name, v.failed) for v in variants.values() if v.failed]
+    failed = "\n".join(f"- {name}: {training.status}. {training.message}" for name, training in broken)
+    astray = [name for name, *_, verdict in _followed(variants) if verdict == ASTRAY]
+    return Report(
+        blocks=["# Study A: training time of a small GPT", about, *blocks, failed],
+        files=loss_curves([*variants.values()]),
+        failures=[
+            *(f"{name}: {training.status}" for name, training in broken),
+            *(f"{name}: {ASTRAY}" for name in astray),
+        ],
+    )
 
 
 def _attention(study: Line) -> str:
@@ -155,7 +79,69 @@ def _attention(study: Line) -> str:
     return f" Fused attention kernels that torch may choose: {', '.join(allowed) or 'none'}."
 
 
-def _published() -> list[str]:
+def _named(variant: Variant) -> list[str]:
+    return [HEADS[variant.precision], LABELS.get(variant.mode, variant.mode)]
+
+
+def _by_precision(variants: Variants, cell: Callable[[Variant], str]) -> str:
+    rows = variants.values()
+    precisions = [name for name in PRECISIONS if any(row.precision == name for row in rows)]
+    cells = {(row.mode, row.precision): cell(row) for row in rows}
+    modes = dict.fromkeys(row.mode for row in rows)
+    return table(
+        ["", *(HEADS[name] for name in precisions)],
+        [[LABELS.get(m, m), *(cells.get((m, name), MISSING) for name in precisions)] for m in modes],
+    )
+
+
+def _time_cell(row: Variant) -> str:
+    if row.wall_s is None or row.compile_s is None or row.run_s is None:
+        return row.failed.status if row.failed else PASS
+    return f"{minutes_text(row.wall_s)} = {minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
+
+
+def minutes_text(seconds: float) -> str:
+    """``5:31``. Below a minute with tenths, ``0:07.4``, so that short runs can be distinguished."""
+    if seconds < 60:
+        tenths = round(seconds * 10)
+        return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+def _steps(variants: Variants, slow: str, fast: Variant) -> str:
+    return estimate_text(paired(variants.get(slow), fast))
+
+
+def _side_by_side(variants: Variants) -> str:
+    """Ratios of wall times, and the published ratios of several lists."""
+    eager, rows = variants.get(REFERENCE), published("training_time")
+    times = {
+        (row["group"], f"{name} {row['mode']}"): 60 * int(row[name].split(":")[0])
+        + int(row[name].split(":")[1])
+        for row in rows
+        for name in PRECISIONS
+        if row[name] and row["mode"]
+    }
+    lists = list(dict.fromkeys(row["group"] for row in rows))
+    lines = []
+    for row in variants.values():
+        ratios = (
+            _divided(eager.wall_s if eager else None, row.wall_s),
+            _divided(eager.run_s if eager else None, row.run_s),
+            *(_divided(times[group, REFERENCE], times.get((group, row.name))) for group in lists),
+        )
+        lines.append([*_named(row), *(MISSING if value is None else f"{value:.2f}" for value in ratios)])
+    eagers = {row["group"]: row["variant"] for row in rows if row["mode"] == EAGER}
+    sources = [f"{eagers[group]}, {group} (published)" for group in lists]
+    return table(["precision", "variant", "ours", "ours, without compiling", *sources], lines)
+
+
+def _divided(slow: float | None, fast: float | None) -> float | None:
+    return slow / fast if slow and fast else None
+
+
+def _published() -> str:
     lines = [
         [
             f"{row['group']}: {row['variant']}{'' if row['mode'] else ' (published, not measured here)'}",
@@ -163,53 +149,57 @@ def _published() -> list[str]:
         ]
         for row in published("training_time")
     ]
-    return table(["", *(HEADS[name] for name in PRECISIONS)], lines)
+    return table(["", *HEADS.values()], lines)
 
 
-def _following(summary: Results) -> list[str]:
+def _followed(variants: Variants) -> Iterator[tuple[str, float | None, float | None, str]]:
+    """Variant, its distance from eager, the spread of eager, and whether it follows eager."""
+    for name, variant in variants.items():
+        if variant.mode == EAGER:
+            continue
+        distance, spread = following(variant, variants.get(f"{variant.precision} {EAGER}"))
+        if distance is None:
+            verdict = "did not train"
+        elif spread is None:
+            verdict = "unknown: takes two seeds or more"
+        else:
+            verdict = "follows" if distance <= spread else ASTRAY
+        yield name, distance, spread, verdict
+
+
+def _following(variants: Variants) -> str:
     lines = [
-        [
-            HEADS[summary.rows[name].precision],
-            LABELS.get(summary.rows[name].mode, summary.rows[name].mode),
-            *(MISSING if nats is None else f"{nats:.2g}" for nats in pair),
-            summary.verdict(name),
-        ]
-        for name, pair in summary.following.items()
+        [*_named(variants[name]), *(MISSING if nats is None else f"{nats:.2g}" for nats in pair), verdict]
+        for name, *pair, verdict in _followed(variants)
     ]
     return table(["precision", "variant", "distance", "spread", "verdict"], lines)
 
 
-# -- the author's conclusions: smaller types help, and so does compiling ------------------------
-
-
-def conclusions(results: Results) -> list[Expectation]:
-    """Each conclusion for every pair of variants of the run: for the steps alone, and for whole runs."""
-    precisions = list(dict.fromkeys(row.precision for row in results.rows.values()))
+def conclusions(variants: Variants) -> list[Expectation]:
+    """That smaller types help, and compiling: for the steps alone, and for whole runs."""
+    precisions = list(dict.fromkeys(row.precision for row in variants.values()))
     claims = [
         (f"smaller types help: {HEADS[name]}, {mode}", f"float32 {mode}", f"{name} {mode}")
-        for mode in (EAGER, COMPILE)
+        for mode in (EAGER, "compile")
         for name in precisions
         if name != "float32"
     ]
-    claims += [
-        (f"compiling helps: {HEADS[name]}", f"{name} {EAGER}", f"{name} {COMPILE}") for name in precisions
-    ]
+    claims += [(f"compiling helps: {HEADS[p]}", f"{p} {EAGER}", f"{p} compile") for p in precisions]
     return [
         expectation
         for claim, slow, fast in claims
-        if slow in results.rows and fast in results.rows
-        for expectation in _compared(claim, results, slow, fast)
+        if slow in variants and fast in variants
+        for expectation in _compared(claim, variants[slow], variants[fast])
     ]
 
 
-def _compared(claim: str, results: Results, slow: str, fast: str) -> Iterator[Expectation]:
-    steps = paired(results.chunks, slow, fast)
+def _compared(claim: str, slow: Variant, fast: Variant) -> Iterator[Expectation]:
+    steps, factor = paired(slow, fast), _divided(slow.wall_s, fast.wall_s)
     low, high = (steps.low, steps.high) if steps else (None, None)
     text = estimate_text(steps) if steps else UNTIMED
-    yield Expectation(title="steps", expected=claim, found=text, holds=_holds(low, high, 1 + STEP_NOISE))
-    factor = _divided(results.rows[slow].wall_s, results.rows[fast].wall_s)
+    yield Expectation(title="steps", expected=claim, seen=text, holds=_holds(low, high, 1 + STEP_NOISE))
     text = UNTIMED if factor is None else f"{factor:.2f}x"
-    yield Expectation(title="whole run", expected=claim, found=text, holds=_holds(factor, factor, WALL_NOISE))
+    yield Expectation(title="whole run", expected=claim, seen=text, holds=_holds(factor, factor, WALL_NOISE))
 
 
 def _holds(low: float | None, high: float | None, limit: float) -> str:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from harness.devices import attention_kernels, of
 from runner.errors import UsageError
 from studies.corpus import Corpus, shakespeare, synthetic
-from studies.journal import Journal, begin, say
+from studies.journal import PASS, Journal, say
+from studies.options import TrainingTimeOptions
 from studies.training_time.chunks import Event, Learner, alternate, plan_chunks
-from studies.training_time.options import TrainingTimeOptions
 
 if TYPE_CHECKING:
-    from studies.learners import Lesson
+    from studies.training_time.learners import Lesson
 
 SIZES = {"steps": 300, "batch": 8, "block": 256, "seeds": 3}
 ACCELERATED = {**SIZES, "steps": 5000, "batch": 64}
@@ -26,7 +26,7 @@ QUICK = {"steps": 12, "batch": 2, "block": 32, "seeds": 2, "every": 4}
 LONGEST_BLOCK, EVALUATIONS = 256, 10
 
 
-def run(options: TrainingTimeOptions, command: Sequence[str]) -> Path:
+def run(options: TrainingTimeOptions, command: Sequence[str], _: Sequence[str]) -> Path:
     """Trains every variant with every seed; returns the folder. ``UsageError`` before anything is written."""
     corpus = synthetic() if options.quick and options.data_dir is None else shakespeare(options.data_dir)
     sizes = sizes_of(options)
@@ -57,13 +57,9 @@ def _train(
     journal: Journal,
     command: Sequence[str],
 ) -> None:
-    import torch
+    from studies.training_time.learners import make_lesson
 
-    from studies.learners import make_lesson
-
-    begin(
-        journal,
-        "training-time",
+    journal.begin(
         options,
         command,
         sizes=sizes,
@@ -72,12 +68,10 @@ def _train(
         variants=[f"{precision} {mode}" for precision in options.precisions for mode in options.modes],
         attention_kernels=attention_kernels(),
     )
-    tokens = torch.tensor(corpus.encoded())
     chunks = plan_chunks(sizes["steps"], options.chunk, sizes["every"])
     epoch = sizes["batch"] * sizes["block"] / corpus.training_length
-    windows = {name: sizes[name] for name in ("block", "steps", "batch")}
     for seed in range(sizes["seeds"]):
-        lesson = make_lesson(tokens, corpus.training_length, seed=seed, **windows)
+        lesson = make_lesson(corpus, seed=seed, **{name: sizes[name] for name in ("block", "steps", "batch")})
         for event in alternate(_learners(options, lesson, seed), chunks, random.Random(seed)):
             _tell(event, epoch, seed)
             kind, facts = event
@@ -98,7 +92,7 @@ def _learners(options: TrainingTimeOptions, lesson: Lesson, seed: int) -> list[L
     import torch
 
     from harness.precision import precision
-    from studies.learners import TorchLearner
+    from studies.training_time.learners import TorchLearner
 
     return [
         TorchLearner(
@@ -124,5 +118,5 @@ def _tell(event: Event, epoch: float, seed: int) -> None:
         step = facts["first"] + facts["steps"] - 1
         losses = f"loss={facts['losses'][-1]:.6f} train={facts['train']:.6f} valid={facts['valid']:.6f}"
         say(f"Step {step:5d}: {losses} epoch={(step + 1) * epoch:.2f}  {name}, seed {seed}")
-    elif kind == "outcome" and facts["status"] != "PASS":
+    elif kind == "outcome" and facts["status"] != PASS:
         say(f"{name}: {facts['status']}: {facts['message']}")

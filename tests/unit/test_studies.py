@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import pytest
 from runner.errors import UsageError
 from studies import corpus
 from studies.cli import main
-from studies.expectations import FAILS, HOLDS, OPEN, published
 from studies.journal import Journal, Line, of_kind, read_lines
+from studies.options import PRECISIONS
+from studies.report import FAILS, HOLDS, OPEN
 from studies.training_time.chunks import alternate, plan_chunks
-from studies.training_time.published import PRECISIONS
 from studies.training_time.report import conclusions, render
-from studies.training_time.results import results
+from studies.training_time.results import following, paired, variants_of
+from studies.words import published
 from tests.factories import Clock, known
 
 
@@ -96,36 +98,35 @@ def lines_of(values: dict[str, tuple[float, float]]) -> list[Line]:
 
 
 def test_compile_and_run_are_told_apart_and_ratios_come_from_pairs() -> None:
-    outcome = results(lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)}))
-    eager, compiled = outcome.rows.values()
+    lines = lines_of({"float32 eager": (0, 0.1), "float32 compile": (0.01, 0.1)})
+    eager, compiled = variants_of(lines).values()
     seconds = [eager.compile_s, eager.run_s, compiled.compile_s, compiled.run_s]
     assert seconds == pytest.approx([3.0, 28.0, 9.0, 14.0])
-    steps = known(compiled.steps)
+    steps = known(paired(eager, compiled))
     assert [steps.speedup, steps.ci_low, steps.ci_high] == pytest.approx([2.0] * 3)
 
 
 def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> None:
     values = {"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09), "float32 submodules": (0.3, 0.4)}
     lines = lines_of(values)
-    outcome = results(lines)
-    assert outcome.following["float32 compile"] == pytest.approx((0.01, 0.1))
-    assert outcome.verdict("float32 compile") == "follows"
-    assert outcome.verdict("float32 submodules") == "DOES NOT FOLLOW"
-    assert outcome.failures() == ["float32 submodules: DOES NOT FOLLOW"]
+    eager, compiled, _ = variants_of(lines).values()
+    assert following(compiled, eager) == pytest.approx((0.01, 0.1))
+    report = render(lines)
+    assert report.failures == ["float32 submodules: DOES NOT FOLLOW"]
+    assert re.search(r"compile \| +0.01 \| +0.1 \| +follows", report.text)
 
 
 def test_a_killed_or_failed_training_is_compared_up_to_its_end_and_has_no_time() -> None:
     lines = lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)})
     killed = [line for line in lines if line["kind"] != "outcome" or "eager" in line["variant"]][:-1]
-    outcome = results(killed)
-    assert [(row.status, row.wall_s) for row in outcome.rows.values()] == [
-        ("CUT_SHORT", 31.0),
-        ("CUT_SHORT", None),
-    ]
-    assert outcome.following["float32 compile"] == pytest.approx((0.01, 0.1))
+    eager, compiled = variants_of(killed).values()
+    assert (known(eager.failed).status, eager.wall_s) == ("CUT_SHORT", 31.0)
+    assert (known(compiled.failed).status, compiled.wall_s) == ("CUT_SHORT", None)
+    assert following(compiled, eager) == pytest.approx((0.01, 0.1))
     failed = [*of_kind(lines, "study"), {**of_kind(lines, "outcome")[0], "status": "FAIL_PREPARE"}]
-    assert results(failed).failures() == ["float32 eager: FAIL_PREPARE", "float32 compile: CUT_SHORT"]
-    assert results(failed).verdict("float32 compile") == "did not train"
+    report = render(failed)
+    assert report.failures == ["float32 eager: FAIL_PREPARE", "float32 compile: CUT_SHORT"]
+    assert "did not train" in report.text
 
 
 def test_a_report_is_derived_again_from_what_a_killed_run_left(
@@ -138,8 +139,8 @@ def test_a_report_is_derived_again_from_what_a_killed_run_left(
 
 
 def test_the_report_shows_ours_beside_the_published_table() -> None:
-    files, _ = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
-    text = files["report.md"].decode()
+    report = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
+    text = report.text
     assert "TorchSharp 0.100.7 (published, not measured here)" in text
     times = [row[name] for row in published("training_time") for name in PRECISIONS if row[name]]
     assert len(times) == 31
@@ -148,11 +149,11 @@ def test_the_report_shows_ours_beside_the_published_table() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| default (fp32)")]
     compiled = next(line for line in rows if "compile" in line or "PyTorch + c" in line)
     assert "1.36" in compiled  # 5:31 / 4:04
-    assert files["loss_curves.png"].startswith(b"\x89PNG")
+    assert report.files["loss_curves.png"].startswith(b"\x89PNG")
 
 
 def claims_of(values: dict[str, tuple[float, float]]) -> dict[tuple[str, str], str]:
-    return {(e.expected, e.title): e.holds for e in conclusions(results(lines_of(values)))}
+    return {(e.expected, e.title): e.holds for e in conclusions(variants_of(lines_of(values)))}
 
 
 @pytest.mark.slow
@@ -173,7 +174,7 @@ def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> No
     for line in slow:
         if line.get("variant") == "float32 compile" and "seconds" in line:
             line["seconds"] *= 4  # type: ignore[index]
-    assert {e.holds for e in conclusions(results(slow))} == {FAILS}
+    assert {e.holds for e in conclusions(variants_of(slow))} == {FAILS}
     assert claims_of({"float32 eager": alike}) == {}
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from studies.expectations import FAILS, HOLDS, NOT_SHOWN, OPEN, published
 from studies.implementations.addition import generate
 from studies.implementations.claims import claims, published_examples
 from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line
+from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN
+from studies.words import published
 from tests.factories import known
 
 
@@ -109,10 +110,10 @@ def test_a_run_that_is_too_short_shows_nothing_and_says_what_it_takes() -> None:
     best = by_claim["TLTransformer is the best transformer"]
     assert best.holds == NOT_SHOWN
     seconds = published_examples() * 60.0 / 2  # two examples took 60 s
-    assert f"{float(f'{seconds:.2g}'):,.0f} s here" in best.found
-    assert "NanoGPT 0.01 ends at 36.0%" in best.found  # not its best evaluation
+    assert f"{float(f'{seconds:.2g}'):,.0f} s here" in best.seen
+    assert "NanoGPT 0.01 ends at 36.0%" in best.seen  # not its best evaluation
     sooner = next(claim for claim in by_claim.values() if "sooner" in claim.expected)
-    assert (sooner.holds, sooner.found) == (NOT_SHOWN, "no transformer reached 50%")
+    assert (sooner.holds, sooner.seen) == (NOT_SHOWN, "no transformer reached 50%")
     assert by_claim["the MLP infers much faster than the transformers: 5 times or more"].holds == OPEN
 
 
@@ -125,8 +126,9 @@ def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
 def report_of(lines: list[Line], text: str | None = "shakespeare", **options: Any) -> dict[str, str]:
     given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False, **options}
     study = {"kind": "study", "text": text, "refused": None, "options": given, "environment": {}}
-    files, _ = render([study, *lines])
-    return {name: content.decode(errors="replace") for name, content in files.items()}
+    report = render([study, *lines])
+    files = {name: content.decode(errors="replace") for name, content in report.files.items()}
+    return {report.name: report.text, **files}
 
 
 Curve = list[tuple[float, ...]]

@@ -16,16 +16,10 @@ from runner.cli.upstream import understood
 from runner.plan.jobs import plan
 from runner.store.record_file import append_record, read_records
 from studies.cli import main
-from studies.compile_modes import (
-    EXPECTATIONS,
-    MODES,
-    PARTS,
-    ROOT,
-    CompileModesOptions,
-    expectations,
-    flags_of,
-)
-from studies.expectations import FAILS, HOLDS, OPEN
+from studies.compile_modes.report import EXPECTATIONS, expectations
+from studies.compile_modes.run import MODES, PARTS, ROOT, flags_of
+from studies.options import CompileModesOptions
+from studies.report import FAILS, HOLDS, OPEN
 from tests.factories import make_job, make_record
 
 CALLS = (20.0, 0.02, 0.02, 0.01, 0.012, 0.011)
@@ -117,7 +111,7 @@ def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> 
     judged = expectations(compare(swept))
     titles = {"resnet152 float32", *(f"resnet152 float32 {point}" for point in points)}
     assert {e.title for e in judged} == titles
-    verdicts = {e.expected: (e.found, e.holds) for e in judged if e.title == "resnet152 float32"}
+    verdicts = {e.expected: (e.seen, e.holds) for e in judged if e.title == "resnet152 float32"}
     text, holds = verdicts["the speedup of default varies"]
     assert text.endswith(" at batch=16 over that at batch=2")
     assert holds == HOLDS

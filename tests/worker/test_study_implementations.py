@@ -16,10 +16,10 @@ from studies.cli import main
 from studies.corpus import synthetic
 from studies.implementations import run as implementations
 from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
-from studies.implementations.options import ImplementationsOptions
 from studies.implementations.run import plans
 from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
 from studies.journal import Journal, of_kind, read_lines
+from studies.options import ImplementationsOptions
 from suites.models.mlp import MLP, MLPConfig
 from suites.tiny_gpt import make_model
 from tests.worker.planted import CPU
@@ -184,10 +184,10 @@ def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: pyt
         raise UsageError("the text is not here")
 
     monkeypatch.setattr(implementations, "shakespeare", missing)
-    assert implementations._corpus(options()) == (None, "the text is not here")
-    assert implementations._corpus(options(tasks=("addition",))) == (None, None)
+    assert implementations.corpus_for(options()) == (None, "the text is not here")
+    assert implementations.corpus_for(options(tasks=("addition",))) == (None, None)
     with pytest.raises(UsageError, match="not here"):
-        implementations._corpus(options(only_asked=True))
+        implementations.corpus_for(options(only_asked=True))
 
 
 @pytest.mark.parametrize(

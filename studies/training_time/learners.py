@@ -14,9 +14,10 @@ from harness.precision import Precision
 from harness.program import Forward, Program
 from harness.timing.step import replica
 from harness.workload import Workload
+from studies.corpus import Corpus, windows
 from suites.models.next_symbol import every_symbol_loss
 
-BACKENDS = {"eager": None, "script": "torchscript", "compile": "inductor", "submodules": "inductor_regional"}
+BACKENDS = {"script": "torchscript", "compile": "inductor", "submodules": "inductor_regional"}
 WEIGHT_DECAY = 0.01  # AdamW's default
 EVALUATED_WINDOWS = 16
 
@@ -32,26 +33,17 @@ class Lesson:
     valid_windows: Tensor  # (windows,) of the held-out part
 
 
-def make_lesson(
-    tokens: Tensor, training_length: int, *, block: int, steps: int, batch: int, seed: int
-) -> Lesson:
+def make_lesson(corpus: Corpus, *, block: int, steps: int, batch: int, seed: int) -> Lesson:
     """Random windows, drawn with the seed. The windows for evaluation are equal for every seed."""
     source, fixed = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(0)
-    last_training = training_length - block - 1
-    last_valid = len(tokens) - block - 1
+    first, end = corpus.training_length, len(corpus.text)
     return Lesson(
-        tokens=tokens,
+        tokens=torch.tensor(corpus.encoded()),
         block=block,
-        batches=torch.randint(last_training + 1, (steps, batch), generator=source),
-        train_windows=torch.randint(last_training + 1, (EVALUATED_WINDOWS,), generator=fixed),
-        valid_windows=torch.randint(training_length, last_valid + 1, (EVALUATED_WINDOWS,), generator=fixed),
+        batches=torch.randint(first - block, (steps, batch), generator=source),
+        train_windows=torch.randint(first - block, (EVALUATED_WINDOWS,), generator=fixed),
+        valid_windows=torch.randint(first, end - block, (EVALUATED_WINDOWS,), generator=fixed),
     )
-
-
-def windows(tokens: Tensor, starts: Tensor, block: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, each (windows, block). A target is the character after its input."""
-    windows = tokens[starts.unsqueeze(1) + torch.arange(block + 1)]
-    return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 
 class TorchLearner:
@@ -82,10 +74,9 @@ class TorchLearner:
         self._forward: Forward = self._program.forward()
 
     def prepare(self) -> None:
-        backend = BACKENDS[self._mode]
-        if backend is not None:
+        if self._mode in BACKENDS:
             with self._precision.context(self._device.type):
-                self._forward = load_backend(backend)(self._program).forward
+                self._forward = load_backend(BACKENDS[self._mode])(self._program).forward
 
     def run(self, first: int, steps: int) -> Sequence[float]:
         losses = []

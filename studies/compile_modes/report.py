@@ -1,0 +1,189 @@
+"""What study C says of its records: do compile and run times of the modes tell the expected story?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+
+from harness.schema import Record
+from harness.timing.first_calls import FIRST_CALLS
+from runner.analysis.comparison import Comparison
+from runner.analysis.derive import compare
+from runner.analysis.digits import estimate_text, seconds_text, significant
+from runner.analysis.estimate import Estimate
+from runner.analysis.verdicts.decision import difference
+from runner.errors import UsageError
+from runner.reports.parts.sections import environment_line
+from runner.store.packed import stored
+from runner.store.record_file import read_records
+from runner.store.run_folder import RECORDS
+from studies.compile_modes.run import MODES, PARTS
+from studies.journal import is_journal
+from studies.report import FAILS, HOLDS, OPEN, Expectation, Judged, Report, expectation_table
+from studies.words import tables
+
+COMPILE_NOISE = 1.2
+"""Compile times that differ by a smaller factor are equal: compilation is timed once, on a shared machine.
+On a CPU, default and reduce-overhead compile the same code, so their difference is noise, too."""
+MUCH_SLOWER = 2.0  # a first call is slow if it takes this many times as long as later calls
+ALIKE, APART = "not told apart", "told apart, in this run"
+"""Verdicts on two modes that compile the same code, beside those of ``studies.report``."""
+EXPECTATIONS = "expectations.md"
+ON_A_CPU = " On a CPU there are no CUDA graphs: reduce-overhead does the same as default."
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The runs of the program in the folder of this study, or the folder itself. [] for another study."""
+    paths = (folder, *(folder / part for part in PARTS))
+    return [path for path in paths if stored(path / RECORDS).is_file() and not is_journal(path)]
+
+
+def render(folder: Path) -> Report:
+    """The expectations beside what the runs in the folder show. A mode without a number is a failure."""
+    runs = parts_of(folder)
+    records = [record for run in runs for record in read_records(run / RECORDS).records]
+    if not records:
+        raise UsageError(f"report: there are no records of a study in {folder}")
+    reports = [(run / "report.md").relative_to(folder) for run in runs]
+    trial = any(record.job.case.scale == "tiny" for record in records)
+    failed = [record for record in records if not record.status.passed]
+    failures = [
+        f"{_title(r)}, {mode_of(r)}: {r.status.value}: {r.failure.message if r.failure else ''}".rstrip(": ")
+        for r in failed
+    ]
+    blocks = [
+        "# Study C: torch.compile modes",
+        (
+            f"{len(records) - len(failed)} of {len(records)} (model, mode) passed parity and were timed. "
+            "Each mode has a process of its own with empty compile caches. "
+            f"{environment_line(records[0].environment)}.{ON_A_CPU if any(map(_on_cpu, records)) else ''}"
+        ),
+        "A trial run: models at scale tiny. The figures mean nothing." if trial else "",
+        "All numbers: " + ", ".join(f"[{path}]({path})" for path in reports),
+        "## Is the expected story seen here?",
+        expectation_table(expectations(compare(records)), first="model", judged=not trial),
+        tables("words")["notes"]["compile-modes"],
+        *(f"- {failure}" for failure in failures),
+    ]
+    return Report(name=EXPECTATIONS, blocks=blocks, failures=failures)
+
+
+def _model(record: Record) -> str:
+    return f"{record.job.case.name} {record.job.dtype}"
+
+
+def _title(record: Record) -> str:
+    return " ".join((_model(record), *record.job.case.point))
+
+
+def mode_of(record: Record) -> str:
+    return MODES.get(record.candidate, record.candidate)
+
+
+def _on_cpu(record: Record) -> bool:
+    return record.job.device.startswith("cpu")
+
+
+def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
+    """Compile time rises and run time falls over the modes; the first call is slow, later ones fast.
+
+    With ``--sweep``: the speedup of each mode depends on the batch, threads or tokens.
+    """
+    models: dict[str, dict[str, Comparison]] = {}
+    sweeps: dict[tuple[str, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        record = comparison.record
+        models.setdefault(_title(record), {})[mode_of(record)] = comparison
+        if record.job.case.point:
+            sweeps.setdefault((_model(record), mode_of(record)), []).append(comparison)
+    judged = [(title, *row) for title, modes in models.items() for row in _of_model(modes)]
+    judged += [
+        (
+            model,
+            f"the speedup of {mode} varies",
+            _over_points(min(points, key=_place), max(points, key=_place)),
+        )
+        for (model, mode), points in sweeps.items()
+    ]
+    return [Expectation(title=t, expected=e, seen=seen, holds=holds) for t, e, (seen, holds) in judged]
+
+
+def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
+    noise = COMPILE_NOISE
+    for first, second in combinations([mode for mode in MODES.values() if mode in modes], 2):
+        former, latter = modes[first], modes[second]
+        if second == "reduce-overhead" and _on_cpu(former.record):
+            factor = _compile_factor(former, latter) or 1.0
+            noise = max(noise, factor, 1 / factor)
+            yield f"{second} is {first}, without CUDA graphs", _alike(former, latter)
+        else:
+            yield f"compile time rises from {first} to {second}", _compile_time(former, latter, noise)
+            yield f"run time falls from {first} to {second}", _run_time(former, latter)
+    yield "the first call is slow, later ones are fast", _first_calls([c.record for c in modes.values()])
+
+
+def _compile_factor(former: Comparison, latter: Comparison) -> float | None:
+    first, second = former.compilation_latency_s, latter.compilation_latency_s
+    return second / first if first and second else None
+
+
+def _alike(default: Comparison, other: Comparison) -> Judged:
+    text, _ = _run_time(default, other)
+    change, factor = between(default, other), _compile_factor(default, other)
+    if change is None:
+        return text, OPEN
+    text += f", compiled in {significant(factor, 2)} times the time" if factor else ""
+    return text, ALIKE if change.within(1) else APART
+
+
+def _compile_time(former: Comparison, latter: Comparison, noise: float) -> Judged:
+    factor = _compile_factor(former, latter)
+    if factor is None:
+        return "not both were compiled", OPEN
+    first, second = (seconds_text(c.compilation_latency_s or 0.0) for c in (former, latter))
+    holds = HOLDS if factor > noise else FAILS if factor < 1 / noise else OPEN
+    return f"{first} s -> {second} s, {significant(factor, 2)} times", holds
+
+
+def _run_time(former: Comparison, latter: Comparison) -> Judged:
+    change = between(former, latter)
+    if change is None:
+        return "not both were timed", OPEN
+    text = f"{estimate_text(change)} as fast as {mode_of(former.record)}"
+    return text, OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
+
+
+def _place(comparison: Comparison) -> tuple[int, ...]:
+    return tuple(comparison.record.job.case.at.values())
+
+
+def _over_points(first: Comparison, last: Comparison) -> Judged:
+    """The speedup at the last point of a sweep over that at the first one: chosen before they are seen."""
+    change = between(first, last)
+    if change is None:
+        return "not both were timed", OPEN
+    ends = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
+    text = f"{estimate_text(change)} at {' over that at '.join(ends)}"
+    return text, OPEN if change.within(1) else HOLDS
+
+
+def _first_calls(records: Sequence[Record]) -> Judged:
+    calls = [record.first_calls_s for record in records if len(record.first_calls_s) > FIRST_CALLS]
+    factors = [seconds[0] / median(seconds[FIRST_CALLS:]) for seconds in calls]
+    if not factors:
+        return "no later calls", OPEN
+    slow = sum(factor > MUCH_SLOWER for factor in factors)
+    span = " to ".join(dict.fromkeys(significant(f, 2) for f in (min(factors), max(factors))))
+    text = f"the first takes {span} times as long, {slow} of {len(factors)} modes"
+    return text, HOLDS if slow == len(factors) else FAILS
+
+
+def between(former: Comparison, latter: Comparison) -> Estimate | None:
+    """Speed of the second mode relative to the first. Each is compared with eager of its own process.
+
+    The interval includes an assumed difference between processes: one process of each cannot show it.
+    """
+    first, second = (c.estimate if c.record.status.passed else None for c in (former, latter))
+    return difference(first, second)
