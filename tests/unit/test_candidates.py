@@ -9,11 +9,11 @@ from harness.backends.settings.candidates import compiler_of, named, parts_of, p
 from harness.schema import Status
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import geomean, wilson
 from runner.cli.commands import job_command
 from tests.command_line import config_of_words
-from tests.factories import ASSUMED_SD, known, make_job, make_record, together, with_samples
+from tests.factories import known, make_job, make_record, together, with_samples
 from tests.unit.test_statistics import estimate
 
 
@@ -60,17 +60,6 @@ def test_the_command_and_the_ratio_to_the_plain_candidate() -> None:
 # -- candidate against candidate ---------------------------------------------------------------
 
 
-def test_two_candidates_are_compared_in_the_rounds_that_timed_both() -> None:
-    summary = summarize(together("a", {"eager": 1.0, "inductor": 0.5, "torchscript": 1.0}))
-    (pair,) = summary.pairs  # the control has no pair
-    assert (pair.first.compiler, pair.second.compiler) == ("inductor", "torchscript")
-    assert pair.speedup == pytest.approx(2.0, rel=0.01)
-    assert pair.verdict is Verdict.FASTER
-    assert pair.n == 40
-    # what varies between processes varies for both
-    assert known(pair.estimate).assumed_sd == pytest.approx(ASSUMED_SD["inductor"] * math.sqrt(2))
-
-
 def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> None:
     """A coarse clock gives eager one time in every round: the times name no round, the numbers do."""
     records = [
@@ -94,13 +83,6 @@ def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no
     assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).pairs == ()
 
 
-def test_two_compilers_have_one_ratio_over_their_models() -> None:
-    records = [r for m in "abc" for r in together(m, {"inductor": 0.5, "torchscript": 1.0})]
-    (ratio,) = summarize(records).ratios
-    assert ratio.mean.models == 3
-    assert ratio.mean.value == pytest.approx(2.0, rel=0.01)
-
-
 def an_estimate(speedup: float, half: float) -> PairedEstimate:
     return estimate(speedup, speedup / math.exp(half), speedup * math.exp(half))
 
@@ -114,15 +96,6 @@ def test_the_two_intervals_of_a_mean_say_different_things() -> None:
     assert mean.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
     assert geomean([estimate(1.0, None, None)]).these_low is None
     assert geomean([]).value is None
-
-
-def test_the_mean_over_common_models() -> None:
-    """torchscript has passed one model alone: the compilers are compared on that."""
-    records = [*together("a", {"inductor": 0.5, "torchscript": 1.0}), *together("b", {"inductor": 0.1})]
-    groups = {group.compiler: group for group in summarize(records).groups}
-    assert groups["inductor"].mean.models == 2
-    assert groups["inductor"].common.models == groups["torchscript"].common.models == 1
-    assert groups["inductor"].common.value == pytest.approx(2.0, rel=0.01)
 
 
 def test_wilsons_interval() -> None:

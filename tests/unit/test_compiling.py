@@ -11,22 +11,11 @@ import pytest
 from harness.schema import AS_FOUND, COLD, WARM, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.compiling import break_even, compilations_of, compile_starts
+from runner.analysis.verdicts.compiling import compilations_of, compile_starts
 from runner.reports.markdown import render
 from runner.reports.parts.pairs import compile_tables
 from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
 from torchduet.frames import frames_of
-
-
-def test_the_cold_compilations_count_and_not_that_of_the_timed_process() -> None:
-    several = tuple(compiled(*how) for how in ((COLD, 4.0, 0), (WARM, 1.0, 0), (COLD, 9.0, 1)))
-    record = replace(make_record(make_job(), compilation_s=1.1), compilations=several)
-    assert compilations_of(record) == [4.0, 9.0]
-    (comparison,) = summarize([record]).comparisons
-    assert comparison.compilation_latency_s == pytest.approx(6.0)  # the geometric mean
-    assert comparison.value("compilation_latency_s") == pytest.approx(6.0)
-    (single,) = summarize([replace(record, compilations=several[:2])]).comparisons
-    assert single.value("compilation_latency_s") == single.compilation_latency_s == 4.0
 
 
 def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
@@ -45,29 +34,8 @@ def test_a_mean_over_compilations_needs_the_number_of_each() -> None:
     assert "compile_cache_misses" not in warmed.means  # 0 and 5 have no geometric mean
 
 
-def test_the_interval_of_break_even_holds_the_spread_of_the_compilations() -> None:
-    (comparison,) = summarize([make_record(make_job(), speedup=2.0, jitter=0.01)]).comparisons
-    single, several = (known(break_even(times, comparison.estimate)) for times in ([4.0], [2.0, 4.0, 8.0]))
-    assert several.steps == pytest.approx(single.steps)
-    assert several.low < 0.6 * single.low < single.steps < single.high < 0.6 * several.high
-    assert (single.whole, several.whole) == (False, True)
-
-
 def cases(record: Record, title: str) -> list[str]:
     return [case for w in summarize([record]).warnings if w.title == title for case in w.cases]
-
-
-def test_a_model_that_never_pays_is_in_the_median() -> None:
-    """The median over those that pay alone would be that of the best models."""
-    speedups = {"a": 2.0, "b": 1.5, "c": 0.9, "d": 0.8, "e": 0.7}
-    summary = summarize(
-        [make_record(make_job(name), speedup=s, jitter=0.001) for name, s in speedups.items()]
-    )
-    (group,) = summary.groups
-    assert (group.break_even.models, group.break_even.pays, group.break_even.never) == (5, 2, 3)
-    assert group.break_even.median == math.inf
-    paying_steps = [known(c.break_even).steps for c in summary.comparisons[:2]]
-    assert group.break_even.median_of_paying == pytest.approx(median(paying_steps))
 
 
 def test_a_median_is_open_where_no_model_pays() -> None:
@@ -161,13 +129,6 @@ def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counte
     (told,) = cases(record, "Other work while compiling")
     assert told.endswith("; less this waiting, no time is left of 1 compilation (not counted)")
     assert cases(replace(record, compilations=runs[:2]), "Other work while compiling") == []
-
-
-def test_the_time_is_less_what_the_process_waited_for_a_processor() -> None:
-    seconds = (10.0, 13.0, 10.5)
-    runs = tuple(compiled(COLD, s, n, compile_waiting_s=s - 10.0) for n, s in enumerate(seconds))
-    (start,) = summarize([replace(make_record(make_job()), compilations=runs)]).compile_starts
-    assert start.means["compilation_latency_s"] == pytest.approx(10.0)
 
 
 def test_the_tables_have_the_phases_and_who_is_faster() -> None:

@@ -20,7 +20,6 @@ from tests.factories import (
     known,
     make_job,
     make_record,
-    printed,
     with_samples,
 )
 
@@ -33,14 +32,6 @@ def test_without_samples_every_number_is_none() -> None:
     others = ("record", "compiler", "device", "n", "processes", "derived", "compilations_s")
     numbers = [getattr(comparison, f) for f in comparison.__dataclass_fields__ if f not in others]
     assert numbers == [None] * len(numbers)
-
-
-def test_break_even_is_open_where_the_interval_has_one_in_it() -> None:
-    comparison = comparison_of(make_record(make_job(), speedup=1.0, jitter=0.2))
-    assert known(comparison.ci_low) <= 1 <= known(comparison.ci_high)
-    steps = known(comparison.break_even)
-    assert steps.pays == "open"
-    assert 0 < steps.low < steps.high == math.inf
 
 
 @pytest.mark.parametrize("value", [None, True, "12", math.nan, math.inf])
@@ -57,28 +48,6 @@ def test_no_memory_ratio_without_a_candidate_peak(peak: Scalar) -> None:
 
 
 # -- summaries -------------------------------------------------------------------
-
-
-def test_means_are_over_those_that_passed_and_have_a_number() -> None:
-    records = [
-        make_record(make_job("a"), compilation_s=10.0, memory_ratio=1.0),
-        make_record(make_job("b"), compilation_s=20.0, memory_ratio=0.5),
-        make_record(make_job("c"), compilation_s=90.0, memory_ratio=0.1, status=Status.FAIL_ACCURACY),
-        make_record(make_job("d"), metrics={"compilation_latency_s": None}, speedup=None),
-    ]
-    (row,) = summarize(records).groups
-    assert row.means["compilation_latency_s"].value == 15.0
-    assert row.means["compilation_latency_s"].n == 2
-    assert row.means["memory_ratio"].value == pytest.approx(0.75)
-    assert row.means["memory_ratio"].n == 2
-
-
-def test_nothing_passed_means_no_averages() -> None:
-    (row,) = summarize([make_record(make_job(), status=Status.CRASH)]).groups
-    assert (row.total, row.passed, row.mean.models, row.pass_share) == (1, 0, 0, 0.0)
-    assert row.mean.value is None
-    assert row.means["compilation_latency_s"].value is None
-    assert row.means["memory_ratio"].value is None
 
 
 def on(device: str, model: str | None, name: str = "model") -> Record:
@@ -111,16 +80,6 @@ def test_equal_devices_are_averaged_together_and_others_never(
     assert {g.device: g.total for g in summary.groups} == {label: labels.count(label) for label in labels}
 
 
-def test_environment_keeps_what_differs() -> None:
-    cpu = make_record(make_job())
-    cuda = make_record(make_job(device="cuda"))
-    cuda = replace(cuda, environment={**cuda.environment, "device": "cuda", "cuda": "12.8"})
-    environment = summarize([cpu, cuda]).environment
-    assert environment["device"] == "cpu | cuda"
-    assert environment["cuda"] == "- | 12.8"
-    assert environment["threads"] == 4
-
-
 # -- findings (what the synthetic run has is in its golden files) ----------------
 
 
@@ -150,12 +109,6 @@ def test_limits_are_not_warned_about_just_inside_them() -> None:
         make_record(make_job("b"), speedup=1.1, compilation_s=119.0, memory_ratio=0.91),
     ]
     assert summarize(records).warnings == ()
-
-
-def test_an_open_verdict_says_why_its_rounds_ended() -> None:
-    record = replace(make_record(make_job(), jitter=0.3), rounds_ended="out of time")
-    (case,) = finding([record], "Open verdicts").cases
-    assert "after 20 rounds (ended: out of time); needs more than 50 processes" in case
 
 
 def test_a_slow_model_is_sent_to_the_lines_that_break_its_graph_where_they_are_known() -> None:
@@ -272,30 +225,11 @@ def generated(*, new_tokens: int = 5, whole: float = 1.0) -> Record:
     )
 
 
-def test_parts_are_compared_on_their_own() -> None:
-    generation = known(generation_of(generated()))
-    assert generation.prefill.speedup == pytest.approx(1.0)
-    assert known(generation.decode).speedup == pytest.approx(2.0)
-    assert generation.prefill.baseline_ms == pytest.approx(200)
-    assert known(generation.decode).candidate_ms == pytest.approx(400)
-    # a batch of 2, 4 tokens after the first, in 0.8 s
-    assert generation.baseline_tokens_per_s == pytest.approx(2 * 4 / 0.8)
-    assert generation.candidate_tokens_per_s == pytest.approx(2 * 4 / 0.4)
-
-
 def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
     generation = known(generation_of(generated(new_tokens=1, whole=0.2001)))  # the step copies its logits
     assert generation.decode is None
     assert generation.baseline_tokens_per_s is None
     assert comparison_of(make_record(make_job())).generation is None
-
-
-@pytest.mark.parametrize("width", [80, 100])
-def test_the_table_of_a_terminal_keeps_the_models_names(width: int) -> None:
-    text = printed([generated()], width)
-    rows = [line for line in text.splitlines() if "inductor" in line and "x [" in line]
-    assert rows[-1].startswith("model")
-    assert all(len(line) <= width for line in text.splitlines())
 
 
 BOTH = ("inductor", "inductor_reduce_overhead", "torchscript")

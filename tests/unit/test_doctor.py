@@ -1,7 +1,6 @@
 """The doctor, on machines that are folders of files."""
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from harness.schema import Job, Record, Samples, Status
-from runner.analysis.derive import summarize
 from runner.cli.actions import doctor
 from runner.cli.actions.doctor import facts, noise_lines
 from runner.errors import UsageError
@@ -143,28 +141,6 @@ def noisy(n: int, spread: float) -> Samples:
     return samples(columns[0].tolist(), columns[1].tolist())
 
 
-def test_the_numbers_of_known_samples() -> None:
-    record = record_with(
-        samples([1.0, 3.0] * 5, [2.0] * 10),
-        rounds_wall_s=10.0,
-        stolen_cpu_s=1.0,
-        involuntary_switches=50,
-        throttled_s=2.0,
-        gpu_clock_min_mhz=1200,
-        gpu_clock_max_mhz=1980,
-        gpu_throttle_reasons="power cap",
-    )
-    noise = known(comparison_of(record).noise)
-    assert noise["baseline_cv"] == pytest.approx(math.sqrt(10 / 9) / 2)
-    assert noise["candidate_cv"] == 0
-    assert noise["lag_1"] == pytest.approx(-0.9)
-    assert (noise["baseline_minor_faults"], noise["candidate_minor_faults"]) == (3.0, 4.0)
-    assert noise["stolen_share"] == pytest.approx(0.05)  # two CPUs
-    assert noise["involuntary_switches_per_s"] == pytest.approx(5)
-    assert noise["throttled_share"] == pytest.approx(0.2)
-    assert (noise["gpu_clock_min_mhz"], noise["gpu_clock_max_mhz"]) == (1200, 1980)
-
-
 def test_what_is_not_told_is_none_and_never_0() -> None:
     still = record_with(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)
     noise = known(comparison_of(still).noise)
@@ -190,22 +166,6 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
 )
 def test_noise_that_matters_is_found(metrics: dict[str, Any], title: str) -> None:
     assert finding([record_with(noisy(40, 0.2), **metrics)], title)
-
-
-def test_page_faults_of_one_side_are_found() -> None:
-    times = noisy(40, 0.02)
-    n = len(times)
-    step = statistics.median(times.baseline_s)
-    many = 0.1 * step / 0.5e-6  # faults of 0.5 us that take 10 % of a step
-    unequal = replace(times, baseline_minor_faults=(many,) * n, candidate_minor_faults=(0.0,) * n)
-    equal = replace(unequal, candidate_minor_faults=(many,) * n)
-    (warning,), none = (
-        [warning for warning in summarize([record_with(sides)]).warnings if "page faults" in warning.title]
-        for sides in (unequal, equal)
-    )
-    assert "10" in warning.cases[0]
-    assert "--allocator" in warning.advice
-    assert none == []
 
 
 def test_a_comparison_has_what_its_steps_achieve() -> None:

@@ -69,16 +69,6 @@ def test_a_value_of_another_type_is_missing_and_no_error() -> None:
     assert (row["compiled_region"], row["recompiles"]) == ("3", 1)
 
 
-def test_a_row_of_comparisons_is_what_the_report_says() -> None:
-    record = a_record()
-    (row,) = frames_of([record]).comparisons.to_dict("records")
-    (expected,) = summarize([record]).comparisons
-    for name in ("speedup", "ci_low", "ci_high", "p_value", "baseline_ms", "candidate_ms", "n"):
-        assert row[name] == getattr(expected, name)
-    assert (row["model"], row["compiler"], row["status"], row["passed"]) == ("net", "inductor", "pass", True)
-    assert pd.isna(row["environment"])
-
-
 def test_several_processes_are_numbered() -> None:
     data_frame = frames_of([with_samples(a_record(), rounds_by_process=(8, 12))]).samples
     assert data_frame.groupby("process").size().to_dict() == {0: 16, 1: 24}

@@ -1,8 +1,5 @@
 """The forest plot: what is drawn, what is only said, and that rebuilding changes no byte."""
 
-import csv
-import dataclasses
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +9,7 @@ import pytest
 from harness.schema import Mode, Record, Scalar, Status
 from runner.analysis.comparison import OPERATION
 from runner.analysis.derive import summarize
-from runner.reports import field_csv, roofline, speedup_plot
+from runner.reports import roofline, speedup_plot
 from runner.reports.parts.sections import Section, sections
 from tests.factories import known, make_job, make_record, printed
 
@@ -139,28 +136,3 @@ def test_the_rates_of_an_operation_are_columns_and_those_of_a_model_are_not() ->
     for word in ("TFLOP/s", "GB/s", "MFU", "roof"):
         assert word in wide
         assert word not in printed([make_record(make_job("model"), metrics=PRODUCT)], 260)
-
-
-def test_the_csv_file_has_rates_and_places_on_the_roofline() -> None:
-    summary = summarize([operation("product", PRODUCT), operation("view", VIEW)])
-    (content,) = (
-        text for name, text in field_csv.render(summary).items() if name.endswith("performance.csv")
-    )
-    cell, view = csv.DictReader(io.StringIO(content.decode(), newline=""))
-    assert float(cell["bytes_per_step"]) == 16_000_000
-    assert float(cell["flop_per_byte"]) == 50
-    assert float(cell["candidate_gb_per_s"]) == pytest.approx(2 * float(cell["baseline_gb_per_s"]), rel=0.01)
-    # 50 FLOP/byte at 1e10 byte/s is above the peak: the peak is the roof
-    assert float(cell["baseline_share_of_roof"]) == pytest.approx(float(cell["baseline_share_of_measured"]))
-    assert view["bytes_per_step"] == "0"
-    assert float(view["baseline_gb_per_s"]) == 0.0
-    assert view["flop_per_byte"] == view["baseline_share_of_roof"] == ""
-
-
-def test_a_view_is_said_to_have_nothing_to_compile() -> None:
-    summary = summarize([operation("view", VIEW, speedup=0.3), operation("product", PRODUCT)])
-    (warning,) = (warning for warning in summary.warnings if warning.title == "Nothing to compile")
-    assert len(warning.cases) == 1
-    assert "view" in warning.cases[0]
-    control = dataclasses.replace(operation("view", VIEW), candidate="eager")
-    assert all(warning.title != "Nothing to compile" for warning in summarize([control]).warnings)

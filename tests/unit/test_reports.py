@@ -96,19 +96,6 @@ def test_without_parity_there_is_no_file_of_it() -> None:
     assert [*files] == ["inductor_toys_float32_training_cpu_performance.csv"]
 
 
-def test_field_numbers_have_the_fields_meaning_and_units() -> None:
-    record = make_record(make_job(), speedup=2.0, compilation_s=5.0, memory_ratio=1.25)
-    summary = summarize([record])
-    (row,) = table(field_csv.render(summary)["inductor_toys_float32_training_cpu_performance.csv"])
-    (comparison,) = summary.comparisons
-    assert float(row["speedup"]) == pytest.approx(known(comparison.estimate).speedup_of_medians, rel=1e-5)
-    assert float(row["abs_latency"]) == pytest.approx(5.0, rel=0.1)  # the candidate's ms
-    assert float(row["baseline_ms"]) == pytest.approx(10.0, rel=0.1)
-    assert (row["eager_peak_mem"], row["dynamo_peak_mem"], row["compression_ratio"]) == ("2", "1.6", "1.25")
-    assert (row["compilation_latency"], row["calls_captured"], row["n"]) == ("5", "12", "20")
-    assert float(row["ci_low"]) < float(row["speedup_paired"]) < float(row["ci_high"])
-
-
 # -- report.md -------------------------------------------------------------------
 
 

@@ -178,29 +178,6 @@ def overtaken(record: Record) -> dict[str, Overtaking | None]:
     return {form.start: form.overtaking for form in summarize([record]).start_forms}
 
 
-def test_within_the_race_it_is_measured_and_beyond_it_is_computed() -> None:
-    (comparison,) = summarize([make_record(make_job(), speedup=2.0, jitter=0.001)]).comparisons
-    eager_s = known(comparison.estimate).baseline_median_s
-    eager = [steps(1.5 * eager_s, eager_s), steps(1.5 * eager_s, eager_s)]
-    forms = {
-        "eager": eager,
-        "cold": [steps(40.5 * eager_s, eager_s / 2), steps(39.5 * eager_s, eager_s / 2)],
-        "warm": [steps(4 * eager_s, eager_s / 2), steps(5 * eager_s, eager_s / 2)],
-    }
-    overtakes = overtaken(raced(forms))
-    assert overtakes["eager"] is None
-    warm, cold = known(overtakes["warm"]), known(overtakes["cold"])
-    assert warm.measured
-    # 4 + (n - 1) / 2 <= 1.5 + n - 1, so n = 6; with 5 at first, n = 8
-    assert warm.after.steps == pytest.approx(math.sqrt(6 * 8))
-    assert known(warm.after.low) < warm.after.steps < known(warm.after.high)
-    assert not cold.measured
-    # 39.5 steps beyond settled ones, less eager's 0.5: each step saves half of one
-    assert cold.after.steps == pytest.approx(78, rel=0.01)
-    assert known(cold.after.low) < 78 < known(cold.after.high)
-    assert cold.seconds == pytest.approx(78.5 * eager_s, rel=0.01)
-
-
 def test_a_slower_form_never_overtakes_and_without_eager_nothing_is_known() -> None:
     forms = {"eager": [steps(1.0, 0.1)], "cold": [steps(9.0, 0.2)]}
     never = known(overtaken(raced(forms, speedup=0.5))["cold"])
