@@ -132,8 +132,6 @@ def test_models_with_page_faults_do_not_widen_the_intervals_of_others() -> None:
 
 
 # -- tau of a machine --------------------------------------------------------------------------
-
-
 MODELS, PROCESSES, WITHIN = 5, 4, 0.005
 FACTS: dict[str, Scalar] = {
     "cpu": "a",

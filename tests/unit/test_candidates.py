@@ -58,8 +58,6 @@ def test_the_command_and_the_ratio_to_the_plain_candidate() -> None:
 
 
 # -- candidate against candidate ---------------------------------------------------------------
-
-
 def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> None:
     """A coarse clock gives eager one time in every round: the times name no round, the numbers do."""
     records = [

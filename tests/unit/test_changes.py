@@ -258,8 +258,6 @@ def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: J
 
 
 # -- --fail-on --------------------------------------------------------------------
-
-
 def gated(changes: RunChanges, word: str) -> GateResult:
     (gate,) = gates_asked([word])
     return gate_result(changes, gate)
@@ -308,8 +306,6 @@ def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: floa
 
 
 # -- real processes ---------------------------------------------------------------
-
-
 def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     """The A/A controls of twenty processes on a busy machine, as if they were a compiler."""
     file = Path(__file__).parents[2] / "results" / "aa-control" / "records.jsonl.gz"

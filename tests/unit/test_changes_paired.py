@@ -100,14 +100,6 @@ def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
     assert 0 < width[0] < width[1] / 1.5
 
 
-def test_no_drift_is_taken_from_a_time_of_the_same_rounds(tmp_path: Path) -> None:
-    """Eager is faster in every model of the new environment. That is a change and no drift."""
-    changes = compared(tmp_path / "run", run(models=4))
-    assert changes.paired
-    for change in changes.changes:
-        assert known(change.factors.eager).factor == pytest.approx(EAGER, rel=0.005)
-
-
 def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> None:
     measured = run(noise=0.05)
     for place, record in enumerate(measured):

@@ -23,7 +23,6 @@ def line(value: Any) -> str:
 
 
 # -- round trips -----------------------------------------------------------------------
-
 TEXTS = st.text(max_size=12)
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXTS,
@@ -81,8 +80,6 @@ def test_numbers_that_json_has_not_come_back(value: float) -> None:
 
 
 # -- other versions' files ---------------------------------------------------------------
-
-
 def golden() -> Record:
     return from_json(Record, json.loads(GOLDEN.read_text(encoding="utf-8")))
 
@@ -137,8 +134,6 @@ def test_a_missing_field_without_default_is_named() -> None:
 
 
 # -- the frozen format -----------------------------------------------------------------------
-
-
 def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
     """So that a field that were no longer read or written would be missed."""
     written = json.loads(GOLDEN.read_text(encoding="utf-8"))

@@ -60,7 +60,6 @@ def test_where_it_is_installed_the_command_is_torchduet(monkeypatch: pytest.Monk
 
 
 # -- the runs that are committed ------------------------------------------------
-
 LOST_BEFORE = (
     "processes",
     "min_rounds",

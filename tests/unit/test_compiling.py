@@ -8,30 +8,14 @@ from statistics import median
 
 import pytest
 
-from harness.schema import AS_FOUND, COLD, WARM, Record
+from harness.schema import COLD, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
-from runner.analysis.verdicts.compiling import compilations_of, compile_starts
+from runner.analysis.verdicts.compiling import compilations_of
 from runner.reports.markdown import render
 from runner.reports.parts.pairs import compile_tables
 from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
 from torchduet.frames import frames_of
-
-
-def test_later_processes_count_if_their_caches_were_in_the_same_state() -> None:
-    later = (compiled(AS_FOUND, 4.5, compile_cache_misses=3), compiled(AS_FOUND, 0.5, compile_cache_hits=3))
-    record = make_record(make_job(), compilation_s=5.0, metrics={"compile_cache_misses": 3})
-    assert compilations_of(replace(record, compilations=later)) == [5.0, 4.5]
-    assert compilations_of(record) == [5.0]
-
-
-def test_a_mean_over_compilations_needs_the_number_of_each() -> None:
-    warm = (compiled(WARM, 1.0, number, compile_cache_misses=misses) for number, misses in enumerate((0, 5)))
-    record = replace(make_record(make_job()), compilations=(compiled(COLD, 4.0, 0), *warm))
-    cold, warmed = compile_starts(summarize([record]).comparisons)
-    assert (cold.n, warmed.n) == (1, 2)
-    assert warmed.means["compilation_latency_s"] == pytest.approx(1.0)
-    assert "compile_cache_misses" not in warmed.means  # 0 and 5 have no geometric mean
 
 
 def cases(record: Record, title: str) -> list[str]:
@@ -49,8 +33,6 @@ def test_a_median_is_open_where_no_model_pays() -> None:
 
 
 # -- which side compiles faster --------------------------------------------------------------------
-
-
 def runs(
     name: str, factors: dict[str, float], rng: random.Random, *, rounds: int = 5, noise: float = 0.03
 ) -> list[Record]:
@@ -94,32 +76,6 @@ def test_noisy_compilations_say_how_many_close_the_verdict() -> None:
     ]
     assert sum(pair.verdict is Verdict.FASTER for pair in many) >= 15
     assert all(pair.needed is None for pair in many if pair.verdict is Verdict.FASTER)
-
-
-def test_a_warm_start_that_compiles_again_is_named() -> None:
-    misses = {"compile_cache_hits": 0, "compile_cache_misses": 3}
-    hits = {"compile_cache_hits": 3, "compile_cache_misses": 0}
-
-    def warnings(warm_s: float, **counters: float) -> list[str]:
-        pairs = [
-            (compiled(COLD, 9.0 + n, n, **misses), compiled(WARM, warm_s + n, n, **counters))
-            for n in range(4)
-        ]
-        record = replace(make_record(make_job()), compilations=tuple(c for pair in pairs for c in pair))
-        return cases(record, "Warm starts that are not warm")
-
-    assert warnings(1.0, **hits) == []
-    (counted,) = warnings(1.0, **misses)
-    assert counted.endswith("4 of 4 warm starts found nothing in the caches")
-    (slow,) = warnings(9.0)
-    assert "a warm start is 1.0000x [1.0000, 1.0000] as fast as a cold one" in slow
-
-
-@pytest.mark.parametrize(("waiting_s", "said"), [(0.5, []), (4.0, ["in 40 % of the time of compiling"])])
-def test_other_work_beside_compilations_is_named(waiting_s: float, said: list[str]) -> None:
-    runs = tuple(compiled(COLD, 10.0, number, compile_waiting_s=waiting_s) for number in range(3))
-    told = cases(replace(make_record(make_job()), compilations=runs), "Other work while compiling")
-    assert [case.partition(": ")[2].partition(",")[0] for case in told] == said
 
 
 def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counted() -> None:

@@ -65,8 +65,6 @@ def test_an_ascii_console_gets_ascii() -> None:
 
 
 # -- digits ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "low", "high", "text"),
     [
@@ -124,8 +122,6 @@ def test_the_reasons_of_graph_breaks_have_their_lines_of_code() -> None:
 
 
 # -- what a very large run shows ---------------------------------------------------------------
-
-
 def section_of(*speedups: float) -> Section:
     records = [
         make_record(make_job(f"model_{place}"), candidate, speedup=speedup)
@@ -160,8 +156,6 @@ def test_the_console_says_what_it_leaves_out() -> None:
 
 
 # -- the end of a run (UPDATE_GOLDEN=1 writes its golden files anew) ---------------------------
-
-
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "endings"
 LAST = 25  # lines
 UNCHECKED = Protocol(accuracy=False)

@@ -76,8 +76,6 @@ def test_a_worker_uses_the_cpus_that_it_is_given() -> None:
 
 
 # -- the name of the processor -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("flags", "name"),
     [

@@ -88,8 +88,6 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
 
 
 # -- dependence ----------------------------------------------------------------------------------
-
-
 def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
     rng = np.random.default_rng(4)
     noise = autoregressive(0.5, 0.05)
@@ -143,8 +141,6 @@ def test_regimes_need_both_a_gap_and_few_switches() -> None:
 
 
 # -- what it would take, and stopping ---------------------------------------------------------------
-
-
 def test_what_would_close_a_verdict() -> None:
     """Rounds where the rounds are the larger part, processes where tau is, and both are enough."""
     rng = np.random.default_rng(9)
@@ -237,8 +233,6 @@ def test_a_closed_verdict_has_no_reason() -> None:
 
 
 # -- when a job has been measured enough -------------------------------------------------------
-
-
 DEFAULT = Protocol()
 Pairs = dict[str, tuple[list[float], list[float]]]
 
@@ -288,8 +282,6 @@ def test_examples_above_have_wide_intervals_and_a_batch_ends_with_the_time() -> 
 
 
 # -- differences of two runs, by simulation ----------------------------------------------------
-
-
 ASSUMED = 0.006
 ROUNDS = 20
 WITHIN = 0.03  # standard deviation of a round's log-ratio

@@ -23,17 +23,8 @@ from tests.factories import (
     with_samples,
 )
 
+
 # -- comparisons -----------------------------------------------------------------
-
-
-def test_without_samples_every_number_is_none() -> None:
-    comparison = comparison_of(make_record(make_job(), status=Status.CRASH))
-    assert comparison.n == 0
-    others = ("record", "compiler", "device", "n", "processes", "derived", "compilations_s")
-    numbers = [getattr(comparison, f) for f in comparison.__dataclass_fields__ if f not in others]
-    assert numbers == [None] * len(numbers)
-
-
 @pytest.mark.parametrize("value", [None, True, "12", math.nan, math.inf])
 def test_a_metric_that_is_no_number_is_missing(value: Scalar) -> None:
     comparison = comparison_of(make_record(make_job(), metrics={"compilation_latency_s": value}))
@@ -41,15 +32,7 @@ def test_a_metric_that_is_no_number_is_missing(value: Scalar) -> None:
     assert comparison.break_even is None
 
 
-@pytest.mark.parametrize("peak", [0, None])
-def test_no_memory_ratio_without_a_candidate_peak(peak: Scalar) -> None:
-    comparison = comparison_of(make_record(make_job(), metrics={"candidate_peak_memory_bytes": peak}))
-    assert comparison.memory_ratio is None
-
-
 # -- summaries -------------------------------------------------------------------
-
-
 def on(device: str, model: str | None, name: str = "model") -> Record:
     record = make_record(make_job(device=device, name=name))
     facts: dict[str, Scalar] = {"device": device, "device_name": model} if model else {}
@@ -81,22 +64,6 @@ def test_equal_devices_are_averaged_together_and_others_never(
 
 
 # -- findings (what the synthetic run has is in its golden files) ----------------
-
-
-@pytest.mark.parametrize(
-    ("status", "title", "advice"),
-    [
-        (Status.RECOMPILES, "Recompiled in later steps", "TORCH_LOGS=recompiles"),
-        (Status.MODEL_FAIL_TO_LOAD, "Could not run", "its record has"),
-    ],
-)
-def test_every_way_of_not_running_has_cause_and_advice(status: Status, title: str, advice: str) -> None:
-    warning = finding([make_record(make_job(), status=status)], title)
-    assert f"{status.value} in phase compile" in warning.cases[0]
-    assert "cases/made-up/output.log" in warning.cases[0]
-    assert advice in warning.advice
-
-
 @pytest.mark.parametrize("status", [status for status in Status if status.counted and not status.passed])
 def test_every_failure_is_a_finding(status: Status) -> None:
     record = replace(make_record(make_job(), status=status), parity=None)
@@ -158,8 +125,6 @@ def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None
 
 
 # -- caveats ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scale", ["small", "tiny"])
 def test_models_of_tiny_gpt_are_the_published_ones_at_every_scale(scale: str) -> None:
     offered = tiny_gpt.cases(Setting(mode=Mode.TRAINING, device_type="cpu", scale=scale))
@@ -212,8 +177,6 @@ def test_functions_of_one_file_are_one_suite() -> None:
 
 
 # -- prefill and decode, taken apart -----------------------------------------------------------
-
-
 def generated(*, new_tokens: int = 5, whole: float = 1.0) -> Record:
     """Eager: prefill of 0.2 s and decode of 0.8 s in every round. The candidate halves the decode alone."""
     return with_samples(

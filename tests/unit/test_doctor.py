@@ -128,8 +128,6 @@ def test_the_device_of_a_run_is_measured(
 
 
 # -- noise of a record -------------------------------------------------------------------------
-
-
 def record_with(times: Samples | None, **metrics: Any) -> Record:
     record = make_record(make_job())
     return replace(record, samples=times, metrics=metrics, environment={"cpu_count": 2})

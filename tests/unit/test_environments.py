@@ -28,8 +28,6 @@ NEW = Environment(name="new", python="/new/python", asked="torch==2.13.0", torch
 
 
 # -- the words ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "name", "python", "requirements"),
     [
@@ -47,16 +45,7 @@ def test_words(text: str, name: str, python: str | None, requirements: tuple[str
     assert requirements is None or env.requirements == requirements
 
 
-def test_the_reference_comes_first() -> None:
-    words = ["a=torch==2.2.2", "b=torch==2.3.0", "c=torch==2.4.0"]
-    assert [env.name for env in environments_asked(words, None)] == ["a", "b", "c"]
-    assert [env.name for env in environments_asked(words, "b")] == ["b", "a", "c"]
-    assert environments_asked(None, None) == ()
-
-
 # -- making one -----------------------------------------------------------------
-
-
 def pretended(folder: Path, requirements: Sequence[str]) -> None:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text(" ".join(requirements))
@@ -183,8 +172,6 @@ def test_a_tool_that_fails_is_one_sentence_after_its_own_messages(
 
 
 # -- asking one -----------------------------------------------------------------
-
-
 def says(path: Path, *lines: dict[str, Any], then: str = "") -> Path:
     texts = "".join(f"cat <<'END'\n{json.dumps(line)}\nEND\n" for line in lines)
     return executable(path, f"#!/bin/sh\n{texts}{then}\n")
@@ -267,8 +254,6 @@ def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
 
 
 # -- the plan ---------------------------------------------------------------------
-
-
 def test_every_compiler_in_every_environment_is_a_candidate() -> None:
     assert candidates_in(("inductor", "aot_eager"), (OLD, NEW)) == (
         *("inductor@old", "aot_eager@old"),
@@ -302,8 +287,6 @@ def test_a_compiler_that_one_environment_lacks_has_a_reason_there() -> None:
 
 
 # -- what a worker of another environment finds on its path ------------------------------------
-
-
 def installed(place: Path) -> Path:
     """An installation of this program, beside a torch."""
     for name in ("torchduet", "torch"):

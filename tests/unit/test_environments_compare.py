@@ -75,14 +75,6 @@ def across(summary: Summary) -> dict[tuple[str, str], AcrossEnvironments]:
     return {(row.environment, row.compiler): row for row in summary.across}
 
 
-def test_eager_against_eager_comes_first() -> None:
-    summary = summarize([*reversed(records("one")), *records("two")])
-    assert [(o.record.job.case.name, o.environment, o.compiler) for o in summary.across] == [
-        *(("one", "new", "eager"), ("one", "old", "inductor"), ("one", "new", "inductor")),
-        *(("two", "new", "eager"), ("two", "old", "inductor"), ("two", "new", "inductor")),
-    ]
-
-
 def test_what_counts_in_an_average() -> None:
     wrong = {"inductor@new": Status.FAIL_ACCURACY}
     summary = summarize([*records("one"), *records("two", wrong)])
@@ -136,15 +128,6 @@ def test_the_files() -> None:
     assert "## Environments: toys, training" in report
     assert "## Environments: geometric mean" not in report  # of one model
     assert "compared with eager of old" in report
-
-
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_the_console_s_table_fits(width: int) -> None:
-    lines = printed(records(), width).splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("Environments: toys"))
-    table = lines[start : start + 8]
-    assert all(len(line) <= max(width, 66) for line in table)
-    assert any("inductor" in line for line in table)
 
 
 def test_a_slower_environment_and_a_moved_control_are_found() -> None:

@@ -19,7 +19,6 @@ from tests.factories import known, make_environments, make_job, make_parity
 from tests.unit.test_execute import Reply, Script, failed, lost
 
 # -- workers that pretend ----------------------------------------------------------------
-
 OLD, NEW = make_environments("old", "new")
 ENVIRONMENTS = replace(OLD, torch="2.2"), replace(NEW, torch="2.13")
 SPEED = {"old": 1.0, "new": 0.5}  # of eager: seconds
@@ -108,8 +107,6 @@ class Worker(Script):
 
 
 # -- tests --------------------------------------------------------------------------------
-
-
 def make(compilers: tuple[str, ...], **protocol: Any) -> Job:
     return make_job(
         candidates=candidates_in(compilers, ENVIRONMENTS),
@@ -167,15 +164,6 @@ def test_all_workers_are_open_at_once_and_rounds_alternate_in_random_order(tmp_p
     assert all(record.status is Status.PASS for record in records.values())
     last = {name: record.first_calls_s[-1:] for name, record in records.items()}
     assert last == {"a@old": (0.5,), "a@new": (0.875,), "eager@new": ()}
-
-
-def test_the_order_is_the_seed_s(tmp_path: Path) -> None:
-    orders = []
-    for seed in (1, 1, 2):
-        machine = Machine()
-        run(machine, tmp_path, seed=seed)
-        orders.append(rounds_of(machine))
-    assert orders[0] == orders[1] != orders[2]
 
 
 def test_pairs_come_from_the_same_round(tmp_path: Path) -> None:

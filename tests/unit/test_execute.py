@@ -290,8 +290,6 @@ def test_stopped_in_timed_rounds_keeps_the_rounds_so_far() -> None:
 
 
 # -- memory and skips ------------------------------------------------------------------------
-
-
 def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
     faults = {(n, "prepare", "b"): failed(Status.OOM) for n in (2, 3)}  # beside others, and alone
     script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM), **faults})
@@ -345,8 +343,6 @@ def test_a_skipped_case_starts_no_worker_and_keeps_its_reason() -> None:
 
 
 # -- candidates that turned wrong late ------------------------------------------------------------
-
-
 class Late(Script):
     """Some variants do not compute any more what they did when they were checked."""
 

@@ -207,8 +207,6 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
 
 
 # -- the plan -------------------------------------------------------------------
-
-
 def planned(*devices: str, names: str = "abcde") -> tuple[Job, ...]:
     config = parsed(["--training", f"--devices={','.join(devices)}", "--compilers=eager"])[1].config
     assert isinstance(config, RunConfig)
@@ -233,8 +231,6 @@ def test_each_kind_of_device_has_the_whole_plan() -> None:
 
 
 # -- flags ------------------------------------------------------------------------
-
-
 def test_the_executor_is_asked_for_in_a_new_run_and_in_a_resumed_one() -> None:
     for first in ("--training", "--resume=somewhere"):
         _, asked = parsed([first, "--executor=ray", "--ray-address=h:1"])
@@ -276,8 +272,6 @@ def test_the_address_of_a_client_of_ray_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 # -- what a person sees -------------------------------------------------------------
-
-
 def test_lines_name_the_job_where_several_are_under_way() -> None:
     text = io.StringIO()
     view = PlainView(Console(file=text, width=200), 2)

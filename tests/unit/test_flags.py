@@ -50,8 +50,6 @@ def test_every_flag_says_what_it_does_in_a_group_and_none_may_be_abbreviated() -
 
 
 # -- listings ------------------------------------------------------------
-
-
 def answers(
     device_type: str, names: Sequence[str] = (), python: str | None = None, **_: object
 ) -> Mapping[str, Usable]:
@@ -101,8 +99,6 @@ def test_compilers_of_each_environment(
 
 
 # -- first word ------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("typed", "means"),
     [

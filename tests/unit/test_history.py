@@ -109,8 +109,6 @@ def test_tags() -> None:
 
 
 # -- what is shown -------------------------------------------------------------------
-
-
 def test_the_list_has_the_newest_first_and_each_mode_by_itself(tmp_path: Path) -> None:
     make_run(tmp_path, 0, records(1.2))
     make_run(tmp_path, 1, [*records(1.5, Status.CRASH), *records(3.0, mode=Mode.INFERENCE)], tags=["night"])

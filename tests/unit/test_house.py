@@ -124,7 +124,6 @@ def test_what_must_answer_at_once_imports_no_slow_library(name: str) -> None:
 
 
 # -- rooms -----------------------------------------------------------------------
-
 ROOMS = ("runner", "harness", "suites", "studies", "torchduet")
 
 

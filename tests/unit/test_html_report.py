@@ -89,8 +89,6 @@ def large_run(jobs: int, rounds: int) -> list[Record]:
 
 
 # -- one file, no network ----------------------------------------------------------
-
-
 def test_nothing_is_fetched(synthetic: Page) -> None:
     names = ("src", "href", "srcset", "action", "data")
     fetched = {attributes.get(name) for _, attributes in synthetic.elements for name in names}
@@ -138,8 +136,6 @@ def test_10_000_records_take_as_long_for_each_as_2_500() -> None:
 
 
 # -- names ---------------------------------------------------------------------------
-
-
 def test_names_never_become_markup(synthetic: Page) -> None:
     scripts = [attributes.get("id") for tag, attributes in synthetic.elements if tag == "script"]
     assert scripts == ["rows", None, "library", None]  # the first None: the panels
@@ -150,8 +146,6 @@ def test_names_never_become_markup(synthetic: Page) -> None:
 
 
 # -- what it says --------------------------------------------------------------------
-
-
 def test_cases_of_the_same_name_keep_their_own_links() -> None:
     record = make_record(make_job())
     rows = page([record, replace(record, started="later")]).rows["rows"]
@@ -283,8 +277,6 @@ def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:
 
 
 # -- summary.json ----------------------------------------------------------------------
-
-
 def test_summary_json_has_null_for_what_is_missing_and_no_numbers_json_lacks() -> None:
     records = [make_record(make_job(), speedup=0.5), make_record(make_job("b"), status=Status.CRASH)]
     content = summary_json.render(summarize(records))["summary.json"]

@@ -85,8 +85,6 @@ def test_work_left_to_the_device_is_in_the_sample_that_left_it() -> None:
 
 
 # -- order -----------------------------------------------------------------------
-
-
 def test_the_order_follows_from_seed_and_round_alone() -> None:
     first = [round_order(VARIANTS, Protocol(seed=1337), index) for index in range(50)]
     assert [round_order(VARIANTS, Protocol(seed=1337), index) for index in reversed(range(50))] == first[::-1]
@@ -129,8 +127,6 @@ def test_placement_is_balanced_over_processes_and_drawn_for_each_model() -> None
 
 
 # -- iterations and settling --------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("step_s", "sample_s", "expected"),
     [
@@ -210,8 +206,6 @@ def test_one_unsettled_variant_keeps_all_warming_up(candidate: tuple[float, ...]
 
 
 # -- garbage collection ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.series

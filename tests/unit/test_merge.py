@@ -204,8 +204,6 @@ def test_a_damaged_line_of_a_run_without_a_plan_may_have_held_a_result(tmp_path:
 
 
 # -- refusals -----------------------------------------------------------------
-
-
 def in_environment(job: Job, **facts: Any) -> list[Record]:
     return [replace(r, environment={**r.environment, **facts}) for r in whole(job)]
 

@@ -161,8 +161,6 @@ def test_a_batch_size_is_for_a_model_that_a_suite_has() -> None:
 
 
 # -- batch sizes ------------------------------------------------------------
-
-
 def written(folder: Path, text: str) -> Path:
     path = folder / "sizes.txt"
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -193,8 +191,6 @@ def test_a_file_that_says_nothing_or_two_things_or_is_no_text(text: str, says: s
 
 
 # -- parts of a plan ------------------------------------------------------------
-
-
 def plan_of(skips: list[bool], suite: str = "toys") -> list[Job]:
     return [
         make_job(f"m{i}", suite=suite, skip="too large" if skip else None) for i, skip in enumerate(skips)

@@ -46,13 +46,6 @@ def test_failures_are_words_at_the_margin_and_no_point() -> None:
     assert axes.get_xscale() == "log"
 
 
-def test_the_plots_title_says_under_which_conditions() -> None:
-    (figure,) = figures([make_record(make_job())])
-    (axes,) = figure.axes
-    assert axes.get_title(loc="left") == "toys, training, float32, cpu"
-    assert any("n = 20 rounds; torch 0.0.0+synthetic" in text.get_text() for text in axes.texts)
-
-
 def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
     """Its mean would be the same number again; the case of an own model does not say its batch."""
     record = make_record(make_job(batch_size=None, published_batch_size=None), speedup=1.5)
@@ -65,8 +58,6 @@ def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
 
 
 # -- the roofline of single operations ---------------------------------------------------------
-
-
 PEAKS: dict[str, Scalar] = {"measured_peak_flop_per_s": 1e11, "measured_bandwidth_bytes_per_s": 1e10}
 PRODUCT: dict[str, Scalar] = {**PEAKS, "flops_per_step": 800_000_000, "bytes_per_step": 16_000_000}
 SUM: dict[str, Scalar] = {**PEAKS, "flops_per_step": None, "bytes_per_step": 64_000_000}
@@ -129,8 +120,6 @@ def test_files_are_the_same_bytes_every_time_and_name_every_operation() -> None:
 
 
 # -- tables --------------------------------------------------------------------------
-
-
 def test_the_rates_of_an_operation_are_columns_and_those_of_a_model_are_not() -> None:
     wide = printed([operation("product", PRODUCT)], 260)
     for word in ("TFLOP/s", "GB/s", "MFU", "roof"):

@@ -227,8 +227,6 @@ def test_a_job_without_room_is_a_sentence(job: Job, nodes: list[Node], sentence:
 
 
 # -- on a node ---------------------------------------------------------------------------
-
-
 def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

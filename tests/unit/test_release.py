@@ -41,8 +41,6 @@ def test_changelog_citation_and_the_example_of_the_action_have_this_version() ->
 
 
 # -- tested versions ------------------------------------------------------------
-
-
 def pins(package: str) -> list[Version]:
     requirements = [Requirement(text) for row in TABLE for text in row.requirements if row.name != PINNED]
     return [
@@ -81,8 +79,6 @@ def test_a_newer_torch_is_named(version: str) -> None:
 
 
 # -- the Python of make ------------------------------------------------------------
-
-
 NAMES = ("python3", "python3.10", "python3.11", "python3.12", "python3.13")
 
 
@@ -134,8 +130,6 @@ def test_its_versions_are_those_of_make_versions() -> None:
 
 
 # -- the wheel, and a checkout -----------------------------------------------------------------
-
-
 MODULES = {"harness", "harness.worker", "harness.probes.toy", "suites", "runner", "runner.cli.main"}
 OWN = """
 import harness, runner, suites
@@ -265,8 +259,6 @@ def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it
 
 
 # -- a checkout ------------------------------------------------------------
-
-
 def in_checkout(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     return ran(sys.executable, "-c", program, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
 

@@ -21,7 +21,6 @@ from markdown_it import MarkdownIt
 from harness.schema import Protocol, Scalar, Status
 from runner import reports
 from runner.analysis.derive import summarize
-from runner.cli.formats import formats_asked
 from runner.reports import field_csv, formats, markdown, render_all, speedup_plot
 from runner.reports.parts.averages import averages_tables
 from tests.factories import accuracy_run, known, make_job, make_record, printed, synthetic_run
@@ -37,8 +36,6 @@ def table(content: bytes) -> list[dict[str, str]]:
 
 
 # -- golden files ----------------------------------------------------------------
-
-
 def texts(name: str) -> dict[str, str]:
     """Every text that a run ends in, by file name; lines without the spaces that pad a table."""
     records = RUNS[name]()
@@ -66,8 +63,6 @@ def test_texts_are_the_golden_ones(name: str) -> None:
 
 
 # -- all reports -----------------------------------------------------------------
-
-
 def test_a_report_that_fails_costs_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,16 +84,12 @@ def test_two_reports_cannot_write_the_same_file(monkeypatch: pytest.MonkeyPatch)
 
 
 # -- the field's CSV files -------------------------------------------------------
-
-
 def test_without_parity_there_is_no_file_of_it() -> None:
     files = field_csv.render(summarize([make_record(make_job(protocol=Protocol(accuracy=False)))]))
     assert [*files] == ["inductor_toys_float32_training_cpu_performance.csv"]
 
 
 # -- report.md -------------------------------------------------------------------
-
-
 def test_names_never_become_markup() -> None:
     text = markdown.render(summarize(synthetic_run()))["report.md"].decode()
     assert "<script" not in text.split("```")[0]
@@ -157,8 +148,6 @@ def test_explanations_fold_away_under_their_model_and_compiler() -> None:
 
 
 # -- benchmark.hud.json: what the dashboards of PyTorch and vLLM read --------------------------
-
-
 def hud(*records: Any) -> list[dict[str, Any]]:
     files = render_all(summarize(records), {"hud"})
     assert list(files) == ["benchmark.hud.json"]
@@ -197,17 +186,10 @@ def test_every_value_is_a_number_and_every_name_survives() -> None:
 
 
 # -- --format: which files are made, from which words ------------------------------------------
-
-
 def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
     assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg")
     for module in reports.discover():
         assert module.FORMATS, module.__name__
-
-
-def test_words_are_taken_in_any_case_and_none_means_all() -> None:
-    assert formats_asked({}) is None
-    assert formats_asked({"format": ["HTML,console"]}) == frozenset({"html", "console"})
 
 
 def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +202,6 @@ def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyP
 
 
 # -- report.md within GitHub's limit ----------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_long_report_fits_into_a_comment_and_says_what_is_missing() -> None:
     records = [

@@ -220,8 +220,6 @@ def test_a_folder_that_was_deleted_during_the_run_is_not_made_again(tmp_path: Pa
 
 
 # -- records.jsonl ------------------------------------------------------------
-
-
 def record(candidate: str, name: str = "m") -> Record:
     job = make_job(name, candidates=("a", "b"))
     return Record(job=job, candidate=candidate, status=Status.PASS, metrics={"x": 0.1 + 0.2, "none": None})
@@ -297,8 +295,6 @@ def test_the_first_of_two_records_counts(path: Path) -> None:
 
 
 # -- damage that a checksum finds, and damage that is over ------------------------------
-
-
 @pytest.mark.parametrize("place", range(20, 900, 40))
 def test_a_changed_bit_is_damage(path: Path, place: int) -> None:
     append_record(path, record("a", "x" * 900))

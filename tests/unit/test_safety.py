@@ -52,7 +52,6 @@ HOSTILE = (
 
 
 # -- our own sources -----------------------------------------------------------------
-
 LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml"}
 BUILTINS = {"eval", "exec", "__import__"}
 CALLS = {"os.system", "os.popen", "subprocess.getoutput", "torch.load", "torch.jit.load", "np.load"}
@@ -96,8 +95,6 @@ def test_nothing_that_came_as_data_is_run() -> None:
 
 
 # -- names -----------------------------------------------------------------------------
-
-
 def hostile_record(text: str) -> Record:
     """A record that has this text wherever a text may stand."""
     job = make_job(text, suite=text, tags=(text,), config=(f"k={text}",))

@@ -239,7 +239,6 @@ def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
 
 
 # -- what the command line refuses, Python refuses -----------------------------------------------------
-
 HOLDERS: Mapping[str, Any] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
 
 

@@ -134,8 +134,6 @@ def test_what_a_resumed_run_has_is_not_raced_again(tmp_path: Path) -> None:
 
 
 # -- when a form overtakes eager ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("form", "eager", "step"),
     [
@@ -221,7 +219,6 @@ def test_files_frames_and_the_picture_have_the_races() -> None:
 
 
 # -- what is said about a form -----------------------------------------------------------------------
-
 MISSES = {"compile_cache_hits": 0, "compile_cache_misses": 3}
 HITS = {"compile_cache_hits": 3, "compile_cache_misses": 0}
 NOT_WARM, WRONG_FORM = "Warm starts that are not warm", "Stored forms that compute something else"
@@ -273,8 +270,6 @@ def test_files_and_frames_have_the_streams() -> None:
 
 
 # -- cold and warm caches (--compile-runs), allocators -----------------------------------------
-
-
 class Compiler:
     """Compiles slowly in an empty cache folder and fast in a full one; notes what it was asked."""
 

@@ -57,8 +57,6 @@ def test_a_text_that_does_not_fit_is_never_read_as_another(descriptor: int) -> N
 
 
 # -- where a worker's time went ----------------------------------------------------------------
-
-
 def test_time_belongs_to_the_phase_announced_last_and_to_nobody_between_calls() -> None:
     clock = Clock()
     heard: list[Activity] = []

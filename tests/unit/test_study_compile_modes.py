@@ -47,8 +47,6 @@ def held(given: Sequence[Record]) -> dict[str, str]:
 
 
 # -- the plan -------------------------------------------------------------------------
-
-
 def jobs(*more: str, **options: Any) -> list[Job]:
     planned: list[Job] = []
     for part in PARTS:
@@ -85,8 +83,6 @@ def test_each_model_is_a_job_with_the_modes_as_candidates(
 
 
 # -- what it says -----------------------------------------------------------------------
-
-
 def test_the_published_story_where_it_comes_true_and_where_it_does_not() -> None:
     pairs = ("default to reduce-overhead", "default to max-autotune", "reduce-overhead to max-autotune")
     claims = [f"{what} from {pair}" for pair in pairs for what in ("compile time rises", "run time falls")]

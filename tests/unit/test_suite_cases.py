@@ -89,8 +89,6 @@ def test_words_reach_the_runner_as_they_were_typed() -> None:
 
 
 # -- ops ------------------------------------------------------------
-
-
 PRODUCTS = ("matmul", "attention", "convolution")
 L3_BYTES = 32 * 2**20  # of the processor whose runs are committed
 
@@ -116,8 +114,6 @@ def test_every_operation_has_a_purpose_and_scales_that_fall_to_what_caches_do_no
 
 
 # -- tiny gpt ------------------------------------------------------------
-
-
 OURS = {"HuggingFaceGPT_shakespeare_64", "GPT_150k", "GPT2_124M"}
 
 
@@ -153,8 +149,6 @@ def test_unknown_implementation_is_refused() -> None:
 
 
 # -- timm ------------------------------------------------------------
-
-
 RENAMED = {"adv_inception_v3", "gluon_inception_v3", "jx_nest_base", "swsl_resnext101_32x16d"}
 
 
@@ -224,8 +218,6 @@ def test_tiny_starts_from_small_but_for_its_batch() -> None:
 
 
 # -- huggingface ------------------------------------------------------------
-
-
 ENTRIES = huggingface.entries()
 GONE = "Speech2Text2ForCausalLM"
 
@@ -301,8 +293,6 @@ def test_the_case_of_any_other_class() -> None:
 
 
 # -- torchbench ------------------------------------------------------------
-
-
 def in_checkout(folder: Path, *how: Any) -> Mapping[str, Case]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(made_up(folder)), *sys.path])

@@ -34,8 +34,6 @@ def jobs_of(*words: str) -> tuple[Job, ...]:
 
 
 # -- points ------------------------------------------------------------------------
-
-
 def test_values_are_listed_or_spanned() -> None:
     for text, values in {
         "batch=1,2,2,8": (1, 2, 8),
@@ -71,8 +69,6 @@ def test_a_sequence_is_that_of_the_suite_the_prompt_or_the_own_function() -> Non
 
 
 # -- crossovers --------------------------------------------------------------------
-
-
 def band(crossing: float, half: float, slope: float = 0.3) -> list[tuple[float, float, float, float]]:
     """The log speedup grows with the logarithm of the batch."""
     logs = [slope * math.log(batch / crossing) for batch in BATCHES]
@@ -129,8 +125,6 @@ def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
 
 
 # -- reports -----------------------------------------------------------------------
-
-
 def swept(crossing: float = 6.0, candidates: tuple[str, ...] = ("inductor",)) -> list[Record]:
     """A model over the batch, whose candidates are faster above a batch."""
     jobs = points(make_job("model", candidates=candidates), [("batch", BATCHES)])
@@ -197,12 +191,6 @@ def test_points_are_no_models_to_count() -> None:
     assert "inductor: 90 points: " in line
 
 
-def test_points_are_no_models_to_average() -> None:
-    summary = summarize(swept(candidates=("inductor", "aot_eager")))
-    assert (summary.groups, summary.ratios) == ((), ())
-    assert "passed: inductor 6/6, aot_eager 6/6" in printed(swept(candidates=("inductor", "aot_eager")), 120)
-
-
 def test_a_point_that_failed_is_not_on_the_curve() -> None:
     records = swept(0.01)
     records[2] = make_record(records[2].job, status=Status.FAIL_ACCURACY, speedup=0.1)
@@ -224,20 +212,6 @@ def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None
     assert [curve.comparisons[0].compiler for curve in curves[:2]] == ["aot_eager", "inductor"]
     (table,) = curve_tables(summarize(records))
     assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
-
-
-def test_equal_devices_share_the_points_of_a_curve() -> None:
-    records = [
-        replace(record, job=replace(record.job, device=f"cuda:{place % 2}"))
-        for place, record in enumerate(swept())
-    ]
-    facts = {**records[0].environment, "device_name": "NVIDIA L4"}
-    summary = summarize([replace(record, environment=facts) for record in records])
-    (curve,) = summary.curves
-    assert [*curve.points] == [*BATCHES]
-    assert "cuda" in curve.family
-    assert closing_lines(summary)[0].startswith("model training float32 cuda, inductor over batch 1 to 32")
-    assert "toys, training, float32, cuda" in curve_tables(summary)[0].rows[0]
 
 
 def test_a_damaged_point_is_on_no_curve() -> None:

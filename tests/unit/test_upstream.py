@@ -98,7 +98,6 @@ def test_upstreams_names_of_compilers_and_models_lead_to_ours() -> None:
 
 
 # -- whole commands: (typed, what the configuration must have, a part of a note) -----------------------------
-
 COMMANDS = {
     # benchmarks/dynamo/README.md, "Running Locally", at 138c80c3e52e
     "--performance --training --amp --backend=inductor --output=torchbench_training.csv": (

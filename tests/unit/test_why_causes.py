@@ -114,8 +114,6 @@ def test_a_long_kernel_beside_convolutions_may_have_the_wrong_memory_format() ->
 
 
 # -- the pair decides ------------------------------------------------------------------------------
-
-
 def run(ms: dict[str, float], **more: Any) -> list[Record]:
     """Records of one job with these times. Eager: 10 ms."""
     return together("model", {name: time / 1e3 for name, time in ms.items()}, eager_s=0.01, **more)
@@ -208,8 +206,6 @@ def test_a_share_needs_a_loss_and_rounds() -> None:
 
 
 # -- names, plans, words ---------------------------------------------------------------------------
-
-
 def test_a_setting_replaces_the_candidates_own() -> None:
     assert with_setting("inductor[freezing=True,cpp.threads=1]", "freezing=False") == (
         "inductor[cpp.threads=1,freezing=False]"
@@ -234,13 +230,6 @@ def test_the_balance_adds_up_and_prints_what_it_lacks() -> None:
     assert balance[REST] == pytest.approx((0.0, -1.0))
     explanation = replace(why(10.0), balance=balance)
     assert balance_table(explanation).rows[-1][0] == "step"
-
-
-def test_long_steps_have_thousands_and_no_exponents() -> None:
-    explanation = replace(
-        why(10.0), balance=dict.fromkeys((*LINES, REST), (0.0, 0.0)) | {REST: (1234.5, 12.0)}
-    )
-    assert balance_table(explanation).rows[-1] == ("step", "1,230", "12.0", "-1,220")
 
 
 def test_the_screen_the_page_and_the_file_say_the_same() -> None:

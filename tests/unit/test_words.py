@@ -8,9 +8,9 @@ from harness.loading.toml_file import read_toml
 from harness.schema import Scalar, Status
 from runner.analysis.caveats import HOLDS, NAMES, WORDS
 from runner.analysis.columns import COMPUTED, columns, own_columns
-from runner.analysis.derive import compare, summarize
+from runner.analysis.derive import summarize
 from runner.analysis.findings import FACTS, LIMITS, WHEN, Rule, rules
-from tests.factories import known, make_job, make_record
+from tests.factories import make_job, make_record
 
 
 def named(text: str) -> set[str]:
@@ -40,8 +40,6 @@ def test_a_computed_column_has_no_place() -> None:
 
 
 # -- warm caches ------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("metrics", "sentence"),
     [
@@ -57,16 +55,3 @@ def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | Non
     records = [make_record(make_job(f"m{n}"), metrics=saved) for n, saved in enumerate(counters)]
     caveats = [text for text in summarize(records).caveats if "caches" in text]
     assert caveats == ([sentence] if sentence else [])
-
-
-# -- measured peaks ------------------------------------------------------------
-
-
-def test_shares_are_of_the_best_peak_of_the_run() -> None:
-    records = [
-        make_record(make_job(name), metrics={"flops_per_step": 10**8, "measured_peak_flop_per_s": peak})
-        for name, peak in (("one", 1e11), ("other", 1e9))
-    ]
-    for comparison in compare(records):
-        rate = known(comparison.number("candidate_tflop_per_s"))
-        assert comparison.number("candidate_share_of_measured") == pytest.approx(rate / 0.1)

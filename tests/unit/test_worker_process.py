@@ -182,8 +182,6 @@ def test_memory_beyond_the_limit_ends_the_worker_and_what_it_started(tmp_path: P
 
 
 # -- what a model can write where its worker writes --------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wrote", "why"),
     [
@@ -238,8 +236,6 @@ def test_a_reply_of_another_shape_costs_one_candidate(call: str, reply: Any) -> 
 
 
 # -- the runner itself ------------------------------------------------------------------
-
-
 def measured(
     monkeypatch: pytest.MonkeyPatch, folder: Path, records: Callable[[Job], Iterator[Record]]
 ) -> list[Record]:
@@ -278,8 +274,6 @@ def test_what_ends_the_run_is_no_record(
 
 
 # -- the log ----------------------------------------------------------------------------
-
-
 def test_of_a_long_log_both_ends_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     log = tmp_path / "output.log"
     with log.open("wb") as file:
