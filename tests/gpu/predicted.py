@@ -25,7 +25,7 @@ from harness.loading.suite_files import load_suite
 from harness.metrics.flops import flop_counter
 from harness.metrics.traffic import traffic_counter
 from harness.precision import precision
-from harness.schema import Case, Mode, Setting
+from harness.schema import Mode, Setting
 from harness.tensors import named_tensors
 from harness.workload import Workload
 from tests.worker.fake_device import faked, moved
@@ -64,9 +64,10 @@ def predicted(mode: str, dtype: str, suite: str, name: str) -> Row:
     assert peak is not None
     rate = peak.flop_per_s("bfloat16" if "bfloat16" in dtype else dtype)
     assert rate is not None
-    with faked(suite):
+    work = load_suite(suite).build(case)
+    with faked():
         try:
-            return row | _bounds(_counted(case, dtype, rate))
+            return row | _bounds(_counted(work, case.mode, dtype, rate))
         except Exception as error:
             return row | {"why": f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"}
 
@@ -91,10 +92,10 @@ class Device(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
         return result
 
 
-def _counted(case: Case, dtype: str, rate: float) -> Row:
+def _counted(work: Workload, mode: Mode, dtype: str, rate: float) -> Row:
     """Launches, FLOPs, bytes and memory of one step. Tensors are fake, and on the CPU by name."""
     kind = precision(dtype, "cpu")
-    work = moved(case, "cpu", kind.cast)
+    work = moved(work, mode, "cpu", kind.cast)
     weights = _bytes((*work.module.parameters(), *work.module.buffers()))
     given = _bytes(t for _, t in named_tensors((work.args, dict(work.kwargs), work.target), "given"))
     traffic, flops, saved = traffic_counter(), flop_counter(), list[torch.Tensor]()
@@ -105,8 +106,8 @@ def _counted(case: Case, dtype: str, rate: float) -> Row:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), flops, traffic, device:
-        _step(work, case.mode, dtype)
-    training = case.mode is Mode.TRAINING
+        _step(work, mode, dtype)
+    training = mode is Mode.TRAINING
     kept = {key: size for key, size in _bytes(saved).items() if key not in weights | given}
     return {
         "launches": traffic.operations,

@@ -1,9 +1,9 @@
-"""``python -m tests.worker.fake_device [SUITE[:CASE,...]...]``: full cases on a device that is not the CPU.
+"""``python -m tests.worker.fake_device [SUITE[:CASE,...]...]``: cases on a device that is not the CPU.
 
-The tensors are fake: they have shapes, types and a device, and no values. A case is built on the CPU, as
-the harness has it; then its parameters, buffers and inputs go to the device, and forward, loss and backward
-run. An operation whose tensors are on two devices raises. That finds what a model leaves on the CPU: tensors
-in plain attributes, constants that it makes in each step.
+A case is built on the CPU, as the harness has it. Then its parameters, buffers and inputs become fake tensors
+on the device, without values; forward, loss and backward run. An operation whose tensors are on two
+devices raises. That finds what a model leaves on the CPU: tensors in plain attributes, constants that are
+made in each step.
 
 The device is ``meta``. A build of torch for CPUs can make fake tensors on ``cuda:0``, but its autograd has no
 such device and ends the process. What is on which device is the same; which kernels CUDA would choose is not
@@ -12,22 +12,19 @@ looked at. Prints a line of JSON for each case: ``{"case": ..., "error": sentenc
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from harness.loading.suite_files import load_suite, suite_names
@@ -40,9 +37,9 @@ LONGEST = 300
 
 
 def cases_of(suite: str) -> tuple[Case, ...]:
-    """The curated cases at full scale: of training, or of inference where a suite has no training."""
+    """The curated cases, tiny: of training, or of inference where a suite has no training."""
     for mode in (Mode.TRAINING, Mode.INFERENCE):
-        cases = load_suite(suite).cases(Setting(mode=mode, device_type="cuda", scale="full"))
+        cases = load_suite(suite).cases(Setting(mode=mode, device_type="cuda", scale="tiny"))
         if cases:
             return tuple(case for case in cases if not case.skip)
     return ()
@@ -50,26 +47,19 @@ def cases_of(suite: str) -> tuple[Case, ...]:
 
 def error_of(case: Case) -> str | None:
     """Why a step of this case cannot run on the device, as a sentence; None if it can."""
-    with faked(case.suite):
-        try:
-            elsewhere = _in_either_type(case)
-        except Exception as error:  # whatever a model raises
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
+    try:
+        elsewhere = _in_either_type(case)
+    except Exception as error:  # whatever a model raises
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
     return f"on the CPU: {', '.join(elsewhere[:3])}" if elsewhere else None
 
 
 @contextmanager
-def faked(suite: str) -> Iterator[None]:
-    """Models of this suite are built, and run, with fake tensors."""
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
+def faked() -> Iterator[None]:
+    """What is computed inside has no values."""
+    fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    with warnings.catch_warnings(), fake:
         warnings.simplefilter("ignore")
-        # torch's own draws until all values are within bounds, and fake tensors have no values
-        stack.enter_context(
-            mock.patch("torch.nn.init._no_grad_trunc_normal_", lambda tensor, *_, **__: tensor)
-        )
-        stack.enter_context(_with_drop_rates(suite))
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()))
         yield
 
 
@@ -85,26 +75,26 @@ def _in_either_type(case: Case) -> list[str]:
 
 def _step(case: Case, cast: torch.dtype | None) -> list[str]:
     """Runs the step. The names of results that are not on the device."""
-    workload = moved(case, PLACE, cast)
-    module, args, kwargs, target = workload.module, workload.args, workload.kwargs, workload.target
-    with torch.set_grad_enabled(case.mode is Mode.TRAINING):
-        output = module(*args, **kwargs)
-    results = dict(named_tensors(output, "output"))
-    if case.mode is Mode.TRAINING:
-        assert workload.loss is not None
-        results["loss"] = workload.loss(output, target)
-        results["loss"].backward()  # type: ignore[no-untyped-call]
-        gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-        if not gradients:
-            raise ValueError("no parameter has a gradient")
-        results |= gradients
-    return [name for name, tensor in results.items() if tensor.device.type != PLACE]
+    built = load_suite(case.suite).build(case)
+    with faked(), torch.set_grad_enabled(case.mode is Mode.TRAINING):
+        workload = moved(built, case.mode, PLACE, cast)
+        module, target = workload.module, workload.target
+        output = module(*workload.args, **workload.kwargs)
+        results = dict(named_tensors(output, "output"))
+        if case.mode is Mode.TRAINING:
+            assert workload.loss is not None
+            results["loss"] = workload.loss(output, target)
+            results["loss"].backward()  # type: ignore[no-untyped-call]
+            gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+            if not gradients and list(module.parameters()):
+                raise ValueError("no parameter has a gradient")
+            results |= gradients
+        return [name for name, tensor in results.items() if tensor.device.type != PLACE]
 
 
-def moved(case: Case, place: str, cast: torch.dtype | None) -> Workload:
-    """The case's workload, cast and on the device, in its mode."""
-    workload = load_suite(case.suite).build(case)
-    _move(workload.module.train(case.mode is Mode.TRAINING), place, cast)
+def moved(workload: Workload, mode: Mode, place: str, cast: torch.dtype | None) -> Workload:
+    """The workload, cast and on the device, in this mode; inside ``faked``."""
+    _move(workload.module.train(mode is Mode.TRAINING), place, cast)
     given = workload.args, dict(workload.kwargs), workload.target
     args, kwargs, target = map_tensors(given, lambda tensor: _moved(tensor, place, cast))
     return replace(workload, args=args, kwargs=kwargs, target=target)
@@ -126,91 +116,6 @@ def _move(module: nn.Module, place: str, cast: torch.dtype | None) -> None:
         for name, buffer in list(part._buffers.items()):
             if buffer is not None:
                 part._buffers[name] = known.setdefault(id(buffer), _moved(buffer, place, cast))
-
-
-class _Rate(float):
-    def item(self) -> float:
-        return float(self)
-
-
-class _Rates(list[_Rate]):
-    """In place of a tensor of a few numbers, which timm reads: fake tensors have no values."""
-
-    def split(self, sizes: Sequence[int]) -> list[_Rates]:
-        ends = [sum(sizes[:place]) for place in range(len(sizes) + 1)]
-        return [_Rates(self[start:end]) for start, end in pairwise(ends)]
-
-    def tolist(self) -> list[float]:
-        return [float(rate) for rate in self]
-
-
-class _Numbers(list[int]):
-    """The same, for numbers of blocks."""
-
-    def __rpow__(self, base: int) -> _Numbers:
-        return _Numbers(base**number for number in self)
-
-    def flip(self, _: int) -> _Numbers:
-        return _Numbers(reversed(self))
-
-    def cumsum(self, _: int) -> _Numbers:
-        return _Numbers(accumulate(self))
-
-    def tolist(self) -> list[int]:
-        return [*self]
-
-
-class _Torch:
-    """torch for the files of ``READING``."""
-
-    def arange(self, end: int, **_: Any) -> _Numbers:
-        return _Numbers(range(end))
-
-    def tensor(self, values: Any, **given: Any) -> Any:
-        plain = isinstance(values, (list, tuple)) and all(isinstance(value, int) for value in values)
-        return _Numbers(values) if plain else torch.tensor(values, **given)
-
-    def linspace(self, start: float, end: float, steps: int, **_: Any) -> _Rates:
-        return _Rates(_Rate(start + (end - start) * i / max(1, steps - 1)) for i in range(steps))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
-READING = {
-    "timm_models": ("timm.layers.drop", "timm.models.nest"),
-    "huggingface": (
-        "transformers.models.convnextv2.modeling_convnextv2",
-        "transformers.models.hiera.modeling_hiera",
-    ),
-}
-"""Files that read sizes and rates of a model from tensors while they build it."""
-
-
-@contextmanager
-def _with_drop_rates(suite: str) -> Iterator[None]:
-    if suite not in READING:
-        yield
-        return
-    with ExitStack() as stack:
-        for place in READING[suite]:
-            importlib.import_module(place)
-            stack.enter_context(mock.patch(f"{place}.torch", _Torch()))
-        if suite == "timm_models":
-            regnet: Any = importlib.import_module("timm.models.regnet").RegNet
-            sizes = _with_values(regnet._get_stage_args)
-            stack.enter_context(mock.patch.object(regnet, "_get_stage_args", sizes))
-        yield
-
-
-def _with_values(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that computes sizes with tensors, outside the fake mode: it reads their values."""
-
-    def outside(*args: Any, **kwargs: Any) -> Any:
-        with unset_fake_temporarily():
-            return function(*args, **kwargs)
-
-    return outside
 
 
 def main(words: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +14,9 @@ import torch._dynamo  # looks at the real modules, before others take their plac
 from torch import nn
 
 from harness import devices
-from harness.backends import load_backend, onnxrt, tensorrt, tvm, why_unavailable
-from harness.backends.shared import captured, inductor, torchao, torchscript
+from harness.backends import load_backend, onnxrt, why_unavailable
+from harness.backends.shared import inductor, torchao, torchscript
 from harness.hardware.installed import missing_for_triton
-from harness.precision import precision, settle
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
 from tests.worker.planted import inference
@@ -42,91 +41,12 @@ def noting(asked: list[Any]) -> Callable[..., Compiled]:
     return compile_it
 
 
-@pytest.mark.parametrize(
-    ("name", "place", "provider"),
-    [
-        ("cpu", ("made", "cpu", 0), ("CPUExecutionProvider", {})),
-        *(
-            (name, ("made", "cuda", at), ("CUDAExecutionProvider", {"device_id": f"{at}", "use_tf32": "0"}))
-            for at, name in enumerate(("cuda", "cuda:1"))
-        ),
-    ],
-)
-def test_onnx_runtime_leaves_its_results_on_the_device(
-    monkeypatch: pytest.MonkeyPatch, name: str, place: tuple[str, str, int], provider: tuple[str, object]
-) -> None:
-    subject = program()
-    given, places, calls = list[torch.Tensor](), list[object](), list[str]()
-    binding = SimpleNamespace(
-        bind_ortvalue_input=lambda name, value: given.append(value),
-        bind_output=lambda *place: places.append(place),
-        get_outputs=lambda: [subject.module(*given).detach()],
-    )
-
-    def session(path: str, options: object, providers: list[Any]) -> SimpleNamespace:
-        assert providers == [provider]
-        return SimpleNamespace(
-            get_providers=lambda: [provider[0]],
-            get_inputs=lambda: [SimpleNamespace(name="x")],
-            get_outputs=lambda: [SimpleNamespace(name="made")],
-            io_binding=lambda: binding,
-            run_with_iobinding=lambda _: calls.append("run"),
-        )
-
-    module = SimpleNamespace(
-        SessionOptions=lambda: SimpleNamespace(add_session_config_entry=lambda *_: None),
-        InferenceSession=session,
-        OrtValue=SimpleNamespace(from_dlpack=lambda tensor: tensor),
-    )
-    monkeypatch.setitem(sys.modules, "onnxruntime", module)
-    monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: SimpleNamespace(save=lambda *_, **__: None))
-    monkeypatch.setattr(captured, "device_of", lambda _: name)
-    kind = type(devices.named(name))
-    monkeypatch.setattr(kind, "synchronize", lambda _: calls.append("wait"))
-    compiled = onnxrt.compile(subject)
-    _, output = compiled.forward((GIVEN,), {}, None)
-    assert torch.equal(output, subject.module(GIVEN))
-    assert places == [place]
-    assert calls == ["wait", "run"]
-
-
 def test_onnx_runtime_that_fell_back_to_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(get_providers=lambda: ["CPUExecutionProvider"])
     module = SimpleNamespace(InferenceSession=lambda *_, **__: session)
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
     with pytest.raises(RuntimeError, match="could not use its CUDAExecutionProvider"):
         onnxrt._session("model.onnx", None, "CUDAExecutionProvider", devices.named("cuda"))
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_tvm_compiles_for_the_device_that_is_current(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    subject, seen = program(), list[object]()
-
-    def machine(built: object, device: object) -> dict[str, Callable[..., list[torch.Tensor]]]:
-        seen.extend([built, device])
-        return {"main": lambda *given: [subject.module(*given).detach()]}
-
-    relax = SimpleNamespace(VirtualMachine=machine)
-    module = SimpleNamespace(
-        cuda=lambda number: ("cuda", number),
-        cpu=lambda number: ("cpu", number),
-        target=SimpleNamespace(Target=SimpleNamespace(from_device=nullcontext)),
-        compile=lambda model, target: ("built for", target.enter_result),
-        runtime=SimpleNamespace(from_dlpack=lambda tensor: tensor),
-        relax=relax,
-    )
-    frontend = SimpleNamespace(from_exported_program=lambda _: "model")
-    monkeypatch.setitem(sys.modules, "tvm", module)
-    monkeypatch.setitem(sys.modules, "tvm.relax", relax)
-    monkeypatch.setitem(sys.modules, "tvm.relax.frontend", SimpleNamespace(torch=frontend))
-    monkeypatch.setitem(sys.modules, "tvm.relax.frontend.torch", frontend)
-    monkeypatch.setattr(captured, "device_of", lambda _: SimpleNamespace(type=kind))
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    monkeypatch.setenv(tvm.SPINS, "1")
-    _, output = tvm.compile(subject).forward((GIVEN,), {}, None)
-    assert torch.equal(output, subject.module(GIVEN))
-    device = ("cuda", 3) if kind == "cuda" else ("cpu", 0)
-    assert seen == [("built for", device), device]
 
 
 NO_PROVIDER = "this ONNX Runtime has no provider for cuda"
@@ -136,17 +56,11 @@ NO_PROVIDER = "this ONNX Runtime has no provider for cuda"
     ("name", "kind", "expected"),
     [
         ("cudagraphs", "cpu", "CUDA graphs need a CUDA device"),
-        ("cudagraphs", "cuda", None),
         ("tensorrt", "cpu", "TensorRT needs a CUDA device"),
         ("tensorrt", "cuda", None),
-        ("openvino", "cpu", None),
         ("openvino", "cuda", "OpenVINO compiles for the CPU here"),
-        ("onnxrt", "cpu", None),
         ("onnxrt", "cuda", f"{NO_PROVIDER} (pip install onnxruntime-gpu for cuda)"),
-        ("thunder", "cuda", None),
-        ("tvm", "cuda", None),
         ("torchao_int8_dynamic", "cuda", "inductor needs a GPU that Triton supports, and finds none"),
-        ("eager", "cuda", None),
     ],
 )
 def test_a_compiler_says_which_devices_it_has(
@@ -154,23 +68,12 @@ def test_a_compiler_says_which_devices_it_has(
 ) -> None:
     """With all packages installed, on a machine without a card."""
     module = SimpleNamespace(get_available_providers=lambda: ["CPUExecutionProvider"])
-    for package in ("onnxruntime", "torch_tensorrt", "thunder", "tvm"):
+    for package in ("onnxruntime", "torch_tensorrt"):
         monkeypatch.setitem(sys.modules, package, module)
     monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: object())
     monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
     monkeypatch.setattr(inductor, "_triton_works", lambda: False)
     assert why_unavailable(name, kind) == expected
-
-
-def test_tensorrt_uses_tf32_where_the_precision_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setitem(sys.modules, "torch_tensorrt", SimpleNamespace())
-    monkeypatch.setattr(tensorrt, "compile_with_dynamo", noting(seen))
-    for name in ("float32", "tf32"):
-        settle(torch.device("cpu"))
-        with precision(name, "cuda").surroundings():
-            tensorrt.compile(program())
-    assert [options["disable_tf32"] for options in seen] == [True, False]
 
 
 @pytest.mark.parametrize(

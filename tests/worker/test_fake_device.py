@@ -15,9 +15,6 @@ from tests.worker.planted import case_of, mean_of, suite_that
 
 EXCEPTIONS = MappingProxyType(
     {
-        "ops copy_transpose": "checks that its result has storage of its own, which fake tensors do not have",
-        "ops copy_slice": "the same",
-        "ops copy_clone": "the same",
         "huggingface AllenaiLongformerBase": "its step reads a mask, and fake tensors have no values",
         "huggingface DeBERTa_v3_base": "its loss reads which labels count",
         "huggingface Wav2Vec2_base": "its loss reads the largest label",
@@ -29,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("suite", suite_names())
+@pytest.mark.parametrize("suite", [name for name in suite_names() if name != "torchbench"])
 def test_every_case_runs_on_another_device(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     errors = {f"{suite} {case.name}": fake_device.error_of(case) for case in fake_device.cases_of(suite)}
@@ -74,7 +71,6 @@ def test_the_check_sees_what_stays_on_the_cpu(
     [
         *(("tiny_gpt", f"{kind}_addition") for kind in ("HuggingFaceGPT", "NanoGPT", "TLTransformer", "MLP")),
         ("timm_models", "lcnet_050"),
-        ("timm_models", "adv_inception_v3"),  # refuses a keyword at first
         ("huggingface", "ElectraForQuestionAnswering"),
     ],
 )
