@@ -237,7 +237,7 @@ def in_several_processes(records: Iterable[Record]) -> str:
 
 
 def both_ways(first: pd.DataFrame, second: pd.DataFrame, subject: str, words: tuple[str, str]) -> str:
-    """What BIAS says of the models that were measured in two ways."""
+    """Of models that were measured in two ways."""
     both = first.merge(second, on="name", suffixes=("", "_again"))
     change = (both["speedup"] / both["speedup_again"]).set_axis(both["name"]).sort_values()
     ends = " to ".join(f"{change.iloc[end]:.2f} ({change.index[end]})" for end in (0, -1))
@@ -246,14 +246,14 @@ def both_ways(first: pd.DataFrame, second: pd.DataFrame, subject: str, words: tu
 
 
 def whole_and_small(whole: Numbers, small: Numbers) -> Iterator[str]:
-    """What BIAS says of the models that were measured whole and at small scale."""
+    """Of models that were measured whole and at small scale."""
     for mode in MODES:
         parts = whole.of("inductor", WHOLE_NAME, mode), small.of("inductor", SMALL_NAME, mode)
         yield both_ways(*parts, mode, ("whole", "small"))
 
 
 def processor_and_precision(whole: Numbers, avx2: Numbers, xeon: Numbers, bfloat16: Numbers) -> Iterator[str]:
-    """What BIAS says of the models that were measured on two processors, and on one in two precisions."""
+    """Of models that were measured on two processors, and on one in two precisions."""
     epyc, intel = (part.of("inductor", WHOLE_NAME, "training") for part in (whole, xeon))
     yield both_ways(epyc, intel, "training", ("on the EPYC with AVX-512", "on an Intel Xeon with it"))
     for mode in MODES:
@@ -262,6 +262,12 @@ def processor_and_precision(whole: Numbers, avx2: Numbers, xeon: Numbers, bfloat
         yield both_ways(float32, without, mode, ("with AVX-512", "without"))
         both = bfloat16.of("inductor", BFLOAT16_NAME, mode), float32
         yield both_ways(*both, mode, ("in bfloat16", "in float32"))
+
+
+def smallest_to_largest(ways: Iterable[str]) -> str:
+    """What BIAS says of the ratios in ``both_ways``."""
+    ratios = [ratio for way in ways for ratio in re.findall(r"(\d\.\d\d) \(", way)]
+    return f"{min(ratios)} to {max(ratios)}"
 
 
 def sentences(numbers: Numbers, all_small: Numbers) -> Iterator[str]:
@@ -412,6 +418,8 @@ def lines() -> dict[str, list[str]]:
     again = load_file(VERDICTS / "again.py").rows
     again_rows = [[*again(by_folder[first], records_below(second))] for first, second in AGAIN]
     z_inference, z_training, z_new, z_xeon = (rows[-1].split()[-1] for rows in again_rows)
+    sizes = [*whole_and_small(whole, all_small)]
+    ways = [*processor_and_precision(whole, avx2, xeon, bfloat16)]
     slower, slower_small = ([*causes(explanations, scale)] for scale in ("full", "small"))
     return {
         "README.md": [
@@ -447,8 +455,9 @@ def lines() -> dict[str, list[str]]:
             made_with(records),
         ],
         "docs/BIAS.md": [
-            *whole_and_small(whole, all_small),
-            *processor_and_precision(whole, avx2, xeon, bfloat16),
+            f"{smallest_to_largest(way for way in ways if 'bfloat16' not in way)} on another processor",
+            f"{smallest_to_largest(way for way in ways if 'bfloat16' in way)} in bfloat16 and float32",
+            f"{smallest_to_largest(sizes)} between the whole model",
         ],
         "results/why-cpu/README.md": slower_small,
         "results/verdicts-cpu/README.md": [
@@ -458,6 +467,8 @@ def lines() -> dict[str, list[str]]:
         "results/headline-whole-cpu/README.md": [
             *(row for part in (whole, bfloat16) for mode in MODES for row in model_rows(part, mode)),
             *whole_rows(avx2, WHOLE_NAME),
+            *sizes,
+            *ways,
         ],
         "results/headline-whole-cpu/table.csv": table([*of_float32, *of_bfloat16]),
         "results/headline-whole-cpu/avx2/table.csv": table(of_avx2),
