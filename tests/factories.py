@@ -34,6 +34,8 @@ from runner.analysis.derive import compare, summarize
 from runner.reports.console import print_answer, print_report
 
 T = TypeVar("T")
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 ENVIRONMENT: dict[str, Scalar] = {
     "python": "3.0.0",

@@ -150,9 +150,7 @@ def test_a_project_that_cannot_be_installed_ends_the_job(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("measured", "code"), [("0", 0), ("1", 0), ("2", 2)])
-def test_the_sides_are_measured_in_one_run_and_bad_input_ends_the_job(
-    job: Job, measured: str, code: int
-) -> None:
+def test_sides_are_measured_in_one_run_and_bad_input_ends_the_job(job: Job, measured: str, code: int) -> None:
     work = job.folder / "temp" / "torchduet"
     shutil.rmtree(work / "run", ignore_errors=True)
     assert job.step("measure", MEASURED=measured).returncode == code

@@ -47,18 +47,14 @@ def test_every_candidate_has_a_kind(candidate: str, kind: str) -> None:
     ("seconds", "device", "short"),
     [((), "cpu", False), ((0.01, 0.01, 0.5), "cpu", True), ((0.06,), "cpu", False), ((0.01,), "cuda", False)],
 )
-def test_a_compiler_varies_more_where_eager_s_step_on_a_cpu_is_short(
-    seconds: tuple[float, ...], device: str, short: bool
-) -> None:
+def test_a_compiler_varies_more_in_short_steps(seconds: tuple[float, ...], device: str, short: bool) -> None:
     job = replace(make_job(), device=device)
     assert (assumed_in(job, "inductor", seconds) == SHORT_STEP_TAU) is short
     assert assumed_in(job, "eager", seconds) == ASSUMED["eager", "training"]
 
 
 @pytest.mark.parametrize(("threads", "inductor"), [(1, 0.006), (2, 0.015), (None, 0.015)])
-def test_a_compiler_varies_more_in_training_with_several_threads(
-    threads: int | None, inductor: float
-) -> None:
+def test_a_compiler_varies_more_in_training_on_several_threads(threads: int | None, inductor: float) -> None:
     job = make_job(protocol=Protocol(threads=threads))
     assert assumed_in(job, "inductor", (0.1,)) == inductor
     assert assumed_in(job, "eager", (0.1,)) == ASSUMED["eager", "training"]

@@ -70,9 +70,7 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
 
 
 @pytest.mark.parametrize("numbers", [(), tuple(range(40))])  # sessions count from 0, each
-def test_candidates_of_different_workers_share_no_round_and_what_failed_is_in_no_pair(
-    numbers: tuple[int, ...],
-) -> None:
+def test_candidates_of_other_workers_share_no_round_and_failures_no_pair(numbers: tuple[int, ...]) -> None:
     both = together("a", {"inductor": 0.5, "torchscript": 1.0})
     first, second = (with_samples(record, round_index=numbers) for record in both)
     apart = tuple(seconds * 1.01 for seconds in known(second.samples).baseline_s)

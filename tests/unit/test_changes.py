@@ -79,9 +79,7 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
         ("protocol", {"protocol": Protocol(use_eval_mode=True)}),
     ],
 )
-def test_what_was_measured_in_another_way_is_named_and_in_no_number(
-    tmp_path: Path, condition: str, other: dict[str, Any]
-) -> None:
+def test_another_measurement_is_in_no_number(tmp_path: Path, condition: str, other: dict[str, Any]) -> None:
     same, first, second = (make_record(job) for job in (make_job("same"), make_job(), make_job(**other)))
     changes = compared(tmp_path, [same, first], [same, second])
     assert [change.first.name for change in changes.changes] == ["same"]
@@ -228,9 +226,7 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
     assert [line for line in head_lines(changes) if "compile caches are" in line] == [said] * (not alike)
 
 
-def test_where_cold_compilations_were_asked_for_the_caches_of_the_timed_process_do_not_count(
-    tmp_path: Path,
-) -> None:
+def test_with_cold_compilations_the_caches_of_the_timed_process_do_not_count(tmp_path: Path) -> None:
     warm = make_record(make_job(), metrics={"compile_cache_hits": 3})
     runs = replace(warm, compilations=(compiled(COLD, 9.0),))
     misses = replace(runs, metrics={**runs.metrics, "compile_cache_hits": 0, "compile_cache_misses": 3})

@@ -33,9 +33,7 @@ def test_lists_by_repetition_and_by_commas() -> None:
         (["-dcuda", "--compilers=eager", "--processes=auto"], "eager", AUTO),
     ],
 )
-def test_a_gpu_has_two_compilers_and_one_process_by_default(
-    words: list[str], compilers: str, processes: int
-) -> None:
+def test_a_gpu_has_two_compilers_and_one_process(words: list[str], compilers: str, processes: int) -> None:
     chosen = config(*words)
     assert (",".join(chosen.compilers), chosen.protocol.processes) == (compilers, processes)
 

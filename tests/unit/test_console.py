@@ -81,9 +81,7 @@ def test_an_ascii_console_gets_ascii() -> None:
         (1.2345, None, None, "1.2x"),
     ],
 )
-def test_speedups_have_the_decimals_that_the_interval_supports(
-    value: float, low: float | None, high: float | None, text: str
-) -> None:
+def test_the_decimals_of_a_speedup(value: float, low: float | None, high: float | None, text: str) -> None:
     assert speedup_text(value, low, high) == text
 
 
@@ -98,9 +96,7 @@ def test_speedups_have_the_decimals_that_the_interval_supports(
         (steps_text, {math.inf: "never", 1234.0: "1,200", 7.46: "7.5", 0.0: "0", 1.96e6: "2,000,000"}),
     ],
 )
-def test_numbers_have_the_digits_of_their_kind(
-    text_of: Callable[[float], str], texts: dict[float, str]
-) -> None:
+def test_numbers_have_digits_of_their_kind(text_of: Callable[[float], str], texts: dict[float, str]) -> None:
     assert {value: text_of(value) for value in texts} == texts
 
 

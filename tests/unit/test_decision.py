@@ -300,9 +300,7 @@ def change(first: PairedEstimate, second: PairedEstimate) -> Estimate:
 @pytest.mark.parametrize(
     ("tau", "least", "most"), [(0.0, 0.95, 1.0), (ASSUMED, 0.93, 0.97), (0.03, 0.0, 0.7)]
 )
-def test_intervals_hold_the_truth_if_processes_vary_as_the_records_say(
-    tau: float, least: float, most: float
-) -> None:
+def test_intervals_hold_the_truth_if_processes_vary_as_assumed(tau: float, least: float, most: float) -> None:
     """The last row is what the variation is for: without it, most differences of processes look real."""
     rng = np.random.default_rng(5)
     changes = [change(one_run(rng, 0.3, tau), one_run(rng, 0.4, tau)) for _ in range(600)]
@@ -326,9 +324,7 @@ def test_the_variation_of_several_processes_is_in_their_interval() -> None:
         (0.01, 0.004, 0.011, Reason.PROCESSES),
     ],
 )
-def test_an_open_change_says_what_reaches_across_the_threshold(
-    by: float, noise: float, tau: float, reason: Reason | None
-) -> None:
+def test_an_open_change_says_why(by: float, noise: float, tau: float, reason: Reason | None) -> None:
     centered = np.random.default_rng(1).normal(0, noise, ROUNDS)
     logs = centered - np.median(centered)
     first, second = (of(logs + log, Between(assumed_sd=tau)) for log in (0.0, by))

@@ -54,9 +54,7 @@ def on(device: str, model: str | None, name: str = "model") -> Record:
         ([("cuda", None)], ["cuda"]),
     ],
 )
-def test_equal_devices_are_averaged_together_and_others_never(
-    devices: list[tuple[str, str | None]], labels: list[str]
-) -> None:
+def test_equal_devices_are_averaged(devices: list[tuple[str, str | None]], labels: list[str]) -> None:
     summary = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
     by_name = {c.record.job.case.name: c.device for c in summary.comparisons}
     assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
@@ -207,9 +205,7 @@ BOTH = ("inductor", "inductor_reduce_overhead", "torchscript")
         ("cuda", BOTH, True, 0),
     ],
 )
-def test_on_a_device_compile_seconds_that_depend_on_the_order_are_named(
-    device: str, candidates: tuple[str, ...], *, cold: bool, cases: int
-) -> None:
+def test_compile_order_is_named(device: str, candidates: tuple[str, ...], *, cold: bool, cases: int) -> None:
     """Processes come in twos, an order and its reverse: the finding has that of the first."""
     job = replace(make_job(), device=device, candidates=candidates)
     fresh = (compiled("cold", 3.0),) if cold else ()

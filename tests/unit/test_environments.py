@@ -21,7 +21,7 @@ from runner.plan.environments.prepare import check_still_there, resolved
 from runner.plan.environments.probe import probe
 from runner.plan.environments.spec import environments_asked
 from tests.command_line import executable, refused
-from tests.factories import make_job
+from tests.factories import Patch, make_job
 
 OLD = Environment(name="old", python="/old/python", asked="/old/python", torch="2.2.2")
 NEW = Environment(name="new", python="/new/python", asked="torch==2.13.0", torch="2.13.0")
@@ -56,7 +56,7 @@ def fine(python: Path, name: str) -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "torchduet" / "envs"
 
@@ -146,9 +146,7 @@ def test_two_runs_make_it_once(cache: Path) -> None:
     assert (cache / "makers").read_text() == "x"
 
 
-def test_a_cache_that_cannot_be_written_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UsageError, match="XDG_CACHE_HOME may name another folder"):
@@ -156,9 +154,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(
 
 
 @pytest.mark.parametrize("tool", ["venv", "pip"])
-def test_a_tool_that_fails_is_one_sentence_after_its_own_messages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
-) -> None:
+def test_a_tool_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: Patch, tool: str) -> None:
     ran: list[str] = []
 
     def run(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
@@ -201,9 +197,7 @@ def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
         ([], "echo 'no such module' >&2; exit 1", "is not a working Python (no such module)"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(
-    tmp_path: Path, lines: list[dict[str, Any]], then: str, sentence: str
-) -> None:
+def test_what_cannot_be_used(tmp_path: Path, lines: list[dict[str, Any]], then: str, sentence: str) -> None:
     python = says(tmp_path / "python", *lines, then=then)
     with refused(sentence, "--envs: old: "):
         probe(python, "old")
@@ -229,9 +223,7 @@ def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("differing", [{"settings": {"OMP_NUM_THREADS": "1"}}, {"transformers": "4.40.0"}])
-def test_another_setting_or_library_makes_another_environment(
-    tmp_path: Path, differing: dict[str, Any]
-) -> None:
+def test_another_setting_or_library_is_another_environment(tmp_path: Path, differing: dict[str, Any]) -> None:
     first = says(tmp_path / "one", PYTHON, TORCH)
     other = says(tmp_path / "other", PYTHON, {**TORCH, **differing})
     said: list[str] = []
@@ -305,9 +297,7 @@ def test_an_installed_program_is_found_without_the_torch_beside_it(tmp_path: Pat
     assert [path.resolve() for path in folder.iterdir()] == [package.resolve()]
 
 
-def test_the_installation_itself_for_a_user_without_a_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_installation_itself_for_a_user_without_a_home(tmp_path: Path, monkeypatch: Patch) -> None:
     def home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

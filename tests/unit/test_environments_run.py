@@ -217,9 +217,7 @@ def test_eager_that_was_asked_for_is_a_second_process_of_the_reference(tmp_path:
 
 
 @pytest.mark.parametrize("unsteady", [False, True])
-def test_another_result_is_a_failure_of_that_environment_s_eager_alone(
-    tmp_path: Path, *, unsteady: bool
-) -> None:
+def test_another_result_is_a_failure_of_its_eager_alone(tmp_path: Path, *, unsteady: bool) -> None:
     """Where eager differs from itself, it is no failure of the environment."""
     machine = Machine()
     machine.disagree, machine.unsteady = "new", unsteady
@@ -275,9 +273,7 @@ def test_an_environment_that_cannot_run_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("timed_out", [False, True])
-def test_in_a_worker_that_is_lost_while_eager_is_compared_no_candidate_runs(
-    tmp_path: Path, *, timed_out: bool
-) -> None:
+def test_in_a_worker_lost_while_comparing_no_candidate_runs(tmp_path: Path, *, timed_out: bool) -> None:
     """Each of them has the reason, and not what the next call to the dead worker says."""
     fault = lost(timed_out=timed_out, phase="cross parity")
     machine = Machine({("new", 1, "cross_parity", ""): fault})
@@ -342,9 +338,7 @@ def test_stopped_early_there_are_the_rounds_so_far_or_no_record(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("compilers", [("a",), ("eager", "a")])
-def test_one_environment_alone_needs_nobody_and_may_have_a_control(
-    tmp_path: Path, compilers: tuple[str, ...]
-) -> None:
+def test_one_environment_alone_may_have_a_control(tmp_path: Path, compilers: tuple[str, ...]) -> None:
     candidates = tuple(f"{compiler}@old" for compiler in compilers)
     job = replace(make(compilers), environments=ENVIRONMENTS[:1], candidates=candidates)
     records = run(machine := Machine(), tmp_path, job=job)

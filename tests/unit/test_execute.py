@@ -177,9 +177,7 @@ BROKEN = failed(Status.FAIL_TO_RUN, "gone", broken=True)  # the device
         ("measure ", BROKEN, Status.FAIL_TO_RUN),
     ],
 )
-def test_an_exception_costs_its_candidate_and_a_lost_worker_or_a_broken_device_a_fresh_one(
-    call: str, fault: Reply | WorkerLost, status: Status
-) -> None:
+def test_a_fault_costs_its_candidate_alone(call: str, fault: Reply | WorkerLost, status: Status) -> None:
     name, _, candidate = call.partition(" ")
     script = Script({(1, name, candidate): fault})
     script.running = "b"
@@ -200,9 +198,7 @@ def test_an_exception_costs_its_candidate_and_a_lost_worker_or_a_broken_device_a
     ("later", "fault", "status", "kind"),
     [(3, lost(BASELINE), Status.CRASH, "SIGSEGV"), (99, BROKEN, Status.PASS, "E")],
 )
-def test_after_eager_ended_a_worker_each_candidate_is_measured_alone(
-    later: int, fault: Reply | WorkerLost, status: Status, kind: str
-) -> None:
+def test_alone_after_eager_ended(later: int, fault: Reply | WorkerLost, status: Status, kind: str) -> None:
     script = Script({(1, "measure", ""): fault, (later, "measure", ""): fault})
     script.running = BASELINE
     records = run(script)
@@ -234,9 +230,7 @@ def test_each_call_has_its_phases_time_within_the_jobs() -> None:
 
 
 @pytest.mark.parametrize(("device", "limit_s"), [("cpu", 1000), ("cuda", 500)])
-def test_on_a_device_a_timeout_does_not_give_the_others_the_whole_time_again(
-    device: str, limit_s: int
-) -> None:
+def test_on_a_device_a_timeout_does_not_give_others_the_whole_time_again(device: str, limit_s: int) -> None:
     fault = lost("b", timed_out=True, phase="compile")
     script = Script({(1, "prepare", name): fault for name in "abc"})
     run(script, timeout_s=1000.0, device=device)
@@ -305,9 +299,7 @@ def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
 @pytest.mark.parametrize(
     "fault", [{(1, "prepare", "b"): failed(Status.OOM)}, {(1, "measure", ""): lost("b", full=True)}]
 )
-def test_who_runs_out_of_memory_beside_others_is_tried_alone_with_the_whole_batch(
-    fault: dict[tuple[int, str, str], Reply | WorkerLost],
-) -> None:
+def test_who_ran_out_of_memory_is_tried_alone(fault: dict[tuple[int, str, str], Reply | WorkerLost]) -> None:
     script = Script(fault)
     records = {record.candidate: record for record in run(script, batch_size=8)}
     assert statuses([*records.values()]) == dict.fromkeys("abc", Status.PASS)

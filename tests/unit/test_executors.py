@@ -29,7 +29,7 @@ from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import Catalog, plan
 from tests.command_line import parsed
-from tests.factories import make_job, make_record
+from tests.factories import Patch, make_job, make_record
 
 PATIENCE_S = 300.0  # of a test that would otherwise hang
 
@@ -172,7 +172,7 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     assert recorded(events) == [("m0", "a")]
 
 
-def test_a_lane_that_cannot_start_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_cannot_start_ends_the_others(monkeypatch: Patch) -> None:
     starts, start = iter((True, False)), threading.Thread.start
 
     def start_once(thread: threading.Thread) -> None:
@@ -245,9 +245,7 @@ def test_the_executor_is_asked_for_in_a_new_run_and_in_a_resumed_one() -> None:
         ("auto", r"^--ray-address: auto cannot be used \(the node timed out\)"),
     ],
 )
-def test_without_ray_or_a_cluster_there_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, address: str | None, says: str
-) -> None:
+def test_without_ray_or_a_cluster_is_a_sentence(monkeypatch: Patch, address: str | None, says: str) -> None:
     def init(*_: object, **__: object) -> None:
         raise Exception("the node\ntimed out")  # noqa: TRY002 - as Ray does
 
@@ -262,7 +260,7 @@ def test_without_ray_or_a_cluster_there_is_a_sentence(
     assert ended == [True] * there
 
 
-def test_the_address_of_a_client_of_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_client_of_ray_is_refused(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace())
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     where = Where(executor="ray", ray_address="ray://h:10001")

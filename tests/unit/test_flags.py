@@ -24,7 +24,7 @@ from runner.plan.environments.spec import EnvSpec
 from runner.reports import markdown
 from runner.store.invocation import commit_of, program_facts, version
 from tests.command_line import git
-from tests.factories import make_job, make_record
+from tests.factories import Capture, Patch, make_job, make_record
 
 FLAGS = Path(__file__).parent.parent / "data" / "golden" / "flags.txt"
 
@@ -61,9 +61,7 @@ def answers(
     }
 
 
-def test_a_list_for_a_device_that_is_not_there_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_for_a_device_that_is_not_there_says_so(monkeypatch: Patch, capsys: Capture) -> None:
     def missing(devices: Sequence[str]) -> dict[str, str]:
         return dict.fromkeys(devices, "torch 2.15.0+cu132 finds no CUDA device")
 
@@ -81,9 +79,7 @@ def test_a_list_for_a_device_that_is_not_there_says_so(
     )
 
 
-def test_compilers_of_each_environment(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compilers_of_each_environment(monkeypatch: Patch, capsys: Capture) -> None:
     def resolved(asked: Sequence[EnvSpec], *_: object) -> Checked:
         here = [Environment(name=env.name, python=f"python-{env.name}", asked=env.text) for env in asked]
         return {environment: {"torch": "2.2.2", "python": "3.11.7"} for environment in here}
@@ -115,7 +111,7 @@ def test_an_action_may_be_the_first_word(typed: list[str], means: list[str]) -> 
     assert with_flag(typed) == means
 
 
-def test_nothing_typed_says_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_typed_says_how_to_begin(capsys: Capture) -> None:
     assert main([]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: say what to measure, for example: ")
@@ -123,7 +119,7 @@ def test_nothing_typed_says_how_to_begin(capsys: pytest.CaptureFixture[str]) -> 
     assert len(said.splitlines()) == 1
 
 
-def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_project(capsys: Capture) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["version"])
     assert ended.value.code == 0

@@ -118,9 +118,7 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 4, 8])
-def test_every_job_is_timed_once_in_the_order_of_the_plan_while_nothing_else_runs(
-    began: list[int], ahead: int
-) -> None:
+def test_every_job_is_timed_once_in_order_while_nothing_else_runs(began: list[int], ahead: int) -> None:
     world = World(ahead)
     run_records = records(world.run(JOBS))
     assert world.faults == []
@@ -298,9 +296,7 @@ def with_threads(threads: int | None) -> Job:
         *((1, 64, 128, 21), (1, 16, 2, 1), (None, 16, 512, 1), (4, 16, 512, 4), (16, 16, 512, 1)),
     ],
 )
-def test_the_default_follows_cores_memory_and_threads(
-    threads: int | None, cpus: int, memory: int, expected: int
-) -> None:
+def test_jobs_ahead_by_default(threads: int | None, cpus: int, memory: int, expected: int) -> None:
     assert jobs_ahead([with_threads(threads)], cpus, memory * GB) == expected
 
 

@@ -17,7 +17,7 @@ from runner.errors import UsageError
 from runner.reports import render_all
 from runner.runs.history import Filter, read_runs, show_history, status_changes
 from tests.command_line import config_of_words
-from tests.factories import make_job, make_record
+from tests.factories import Capture, make_job, make_record
 from tests.unit.test_changes import write
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -89,9 +89,7 @@ def test_what_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
         (["--history", "{folder}", "--tag=none"], "--history: no run in"),
     ],
 )
-def test_bad_input_ends_in_a_sentence(
-    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_a_sentence(words: list[str], sentence: str, tmp_path: Path, capsys: Capture) -> None:
     make_run(tmp_path, 0)
     (tmp_path / "empty").mkdir()
     assert main([word.format(folder=tmp_path) for word in words]) == 2
@@ -128,9 +126,7 @@ def test_the_list_has_the_newest_first_and_each_mode_by_itself(tmp_path: Path) -
     ("filters", "runs"),
     [({"tags": ("base",)}, 1), ({"tags": ("base", "night")}, 2), ({"suites": ("toys",)}, 3)],
 )
-def test_filters_choose_what_is_listed_and_the_page_has_all(
-    tmp_path: Path, filters: dict[str, Any], runs: int
-) -> None:
+def test_filters_choose_the_list_the_page_has_all(tmp_path: Path, filters: dict[str, Any], runs: int) -> None:
     for number, tags in enumerate((["base", "night"], ["night"], [])):
         make_run(tmp_path, number, tags=tags)
     assert shown(tmp_path, **filters).count("2026-01-0") == runs

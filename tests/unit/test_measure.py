@@ -183,9 +183,7 @@ def rounds_of(*figures: tuple[float, float]) -> list[Round]:
         ([(1.0, 0), (1.0, 0), (3.0, 500)], True),  # getting worse is not settling
     ],
 )
-def test_warm_up_ends_when_neither_faults_nor_times_fall(
-    figures: list[tuple[float, float]], *, settled: bool
-) -> None:
+def test_warm_up_ends_when_nothing_falls(figures: list[tuple[float, float]], *, settled: bool) -> None:
     assert has_settled(rounds_of(*figures)) is settled
 
 

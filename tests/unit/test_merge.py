@@ -18,7 +18,7 @@ from runner.plan.partition import Partition, part_facts
 from runner.plan.sweep import points
 from runner.store.merge import Merged, merge
 from runner.store.run_folder import RunFolder
-from tests.factories import known, make_job, make_record, with_samples
+from tests.factories import Capture, Patch, known, make_job, make_record, with_samples
 
 PAIR = ("eager", "inductor")
 ONE, TWO = (make_job(name, candidates=PAIR) for name in ("one", "two"))
@@ -129,9 +129,7 @@ def test_tags_and_what_a_candidate_needs_are_of_the_run_that_has_them(tmp_path: 
 
 
 @pytest.mark.parametrize(("second", "kept"), [(["2 CPUs"], ["2 CPUs"]), (["4 CPUs"], None)])
-def test_by_what_torch_chose_its_threads_is_kept_where_all_runs_agree(
-    tmp_path: Path, second: list[str], kept: list[str] | None
-) -> None:
+def test_the_choice_of_threads_is_kept(tmp_path: Path, second: list[str], kept: list[str] | None) -> None:
     a = write_run(tmp_path / "a", [ONE], whole(ONE), {"threads": ["2 CPUs"]})
     b = write_run(tmp_path / "b", [TWO], whole(TWO), {"threads": second})
     run = json.loads((merge([a, b], tmp_path / "new", []).folder.path / "run.json").read_text())
@@ -153,9 +151,7 @@ def test_what_nobody_measured_is_named_and_can_be_resumed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
-def test_a_result_that_was_cut_short_is_taken_from_the_run_that_has_it_whole(
-    tmp_path: Path, order: str
-) -> None:
+def test_a_result_cut_short_is_taken_from_the_run_that_has_it_whole(tmp_path: Path, order: str) -> None:
     cut = replace(other_samples(), rounds_ended=STOPPED)
     write_run(tmp_path / "a", [ONE], [cut, whole(ONE)[1]])
     write_run(tmp_path / "b", [ONE], whole(ONE)[:1])
@@ -173,9 +169,7 @@ def test_a_result_that_was_cut_short_is_taken_from_the_run_that_has_it_whole(
     assert f"finished in none of these runs: eager of {ONE.key} (1 of 2 results)" in again.missing
 
 
-def test_a_torn_line_is_an_error_until_its_result_is_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_torn_line_is_an_error_until_its_result_is_there(tmp_path: Path, capsys: Capture) -> None:
     a, b = two_runs(tmp_path)
     lines = (b / "records.jsonl").read_text().splitlines(keepends=True)
     (b / "records.jsonl").write_text(lines[0] + lines[1][:80])
@@ -296,9 +290,7 @@ def test_a_damaged_plan(tmp_path: Path) -> None:
         merge([a, b], tmp_path / "new", [])
 
 
-def test_the_plan_of_a_part_says_what_is_unavailable_in_every_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_of_a_part_says_what_is_unavailable_in_any_part(tmp_path: Path, monkeypatch: Patch) -> None:
     def unavailable(_: object, jobs: Sequence[Job], **__: object) -> tuple[Job, ...]:
         return tuple(replace(job, unavailable={"inductor": "it is not installed"}) for job in jobs)
 

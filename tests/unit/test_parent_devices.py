@@ -20,7 +20,7 @@ from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
 from runner.store.run_folder import RunFolder
-from tests.factories import make_job, make_record
+from tests.factories import Capture, Patch, make_job, make_record
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
 
@@ -30,9 +30,7 @@ def missing(names: Sequence[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:3"])
-def test_a_device_that_is_not_there_ends_a_run_before_it_begins(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
-) -> None:
+def test_a_missing_device_ends_a_run(monkeypatch: Patch, capsys: Capture, tmp_path: Path, name: str) -> None:
     monkeypatch.setattr(possible, "missing_devices", missing)
     words = ["--training", "--suites=tiny_gpt", f"--output-dir={tmp_path / 'run'}"]
     assert main([*words, f"--devices=cpu,{name}"]) == 2
@@ -42,9 +40,7 @@ def test_a_device_that_is_not_there_ends_a_run_before_it_begins(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_goes_on_is_not_advised_to_take_another_device(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_resumed_run_keeps_its_device(monkeypatch: Patch, capsys: Capture, tmp_path: Path) -> None:
     """``--resume`` takes no ``--devices``."""
     monkeypatch.setattr(possible, "missing_devices", missing)
     RunFolder.create(tmp_path / "run", [make_job(device="cuda")], [])
@@ -54,7 +50,7 @@ def test_a_run_that_goes_on_is_not_advised_to_take_another_device(
     )
 
 
-def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_of_the_workers_interpreter(monkeypatch: Patch) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def answer(*given: Any) -> dict[str, Any]:
@@ -70,7 +66,7 @@ def test_the_answer_of_the_workers_interpreter(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [("harness.probes.devices", ["cpu", "cuda"]), ("harness.probes.devices", ["xpu"])]
 
 
-def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: Patch) -> None:
     monkeypatch.setattr(possible, "usable_cpus", lambda: (3, 5))
 
     def check(protocol: Protocol) -> None:
@@ -102,7 +98,7 @@ def test_each_kind_of_device_is_asked_for_its_compilers_once() -> None:
 
 
 @pytest.mark.parametrize("there", [0, 1, 2])
-def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, there: int) -> None:
+def test_an_environment_must_have_the_device(monkeypatch: Patch, there: int) -> None:
     facts = {"torch": "2.15.0", "devices": {"cuda": there}}
 
     def resolved(asked: Sequence[EnvSpec], *_: object) -> Checked:
@@ -126,9 +122,7 @@ def test_an_environment_must_have_the_device(monkeypatch: pytest.MonkeyPatch, th
 
 
 @pytest.mark.parametrize("there", [0, 1])
-def test_an_environment_must_have_the_device_also_when_a_run_goes_on(
-    monkeypatch: pytest.MonkeyPatch, there: int
-) -> None:
+def test_an_environment_must_have_the_device_also_when_a_run_goes_on(monkeypatch: Patch, there: int) -> None:
     monkeypatch.setattr(prepare, "probe", lambda *_: {"torch": "2.15.0", "devices": {"cuda": there}})
     environment = Environment(name="a", python="p", asked="a=p", torch="2.15.0")
     job = make_job(device="cuda", candidates=("inductor@a",), environments=(environment,))
@@ -139,7 +133,7 @@ def test_an_environment_must_have_the_device_also_when_a_run_goes_on(
             prepare.check_still_there([job])
 
 
-def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Path) -> None:
     starts: list[Any] = []
 
     class Run:

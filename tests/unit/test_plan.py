@@ -19,7 +19,7 @@ from runner.plan.config import Changes, RunConfig, Selection, _suite
 from runner.plan.jobs import Catalog, changed_case, plan
 from runner.plan.partition import Partition, balanced, our_part
 from tests.cli.command import TOYS
-from tests.factories import make_job
+from tests.factories import Capture, make_job
 
 
 def case(name: str, *tags: str) -> Case:
@@ -94,7 +94,7 @@ def test_selection() -> None:
     assert names(quick=True, only=("middle",)) == ["middle"]
 
 
-def test_quick_says_what_it_leaves_out_of_a_suite_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_says_what_it_leaves_out_of_a_suite_of_ones_own(capsys: Capture) -> None:
     untagged = Catalog(cases=lambda *_: tuple(map(case, "abc")))
     quick = config(selection=Selection(quick=True), suites=("mine.py",))
     assert [job.case.name for job in plan(quick, untagged)] == ["a", "b"]
@@ -212,9 +212,7 @@ def test_the_parts_are_the_plan_with_equally_many_jobs_in_its_order(skips: list[
 
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(1, 5), st.integers())
-def test_neither_the_order_of_the_plan_nor_the_folder_of_a_suite_changes_a_part(
-    skips: list[bool], total: int, seed: int
-) -> None:
+def test_neither_order_nor_folder_changes_a_part(skips: list[bool], total: int, seed: int) -> None:
     parts = named(balanced(plan_of(skips, "/home/a/mine.py"), total))
     assert named(balanced(plan_of(skips, "/somewhere/else/mine.py"), total)) == parts
     other = plan_of(skips)
@@ -228,9 +226,7 @@ def test_the_parts_of_a_plan_do_not_change_between_versions() -> None:
 
 
 @pytest.mark.parametrize("action", [["--list"], ["--print-run-commands"], []])
-def test_an_empty_part_is_a_sentence_and_no_error(
-    capsys: pytest.CaptureFixture[str], action: list[str], tmp_path: Path
-) -> None:
+def test_an_empty_part_is_a_sentence_and_no_error(capsys: Capture, action: list[str], tmp_path: Path) -> None:
     part = ["--total-partitions=9", "--partition-id=5", f"--output-dir={tmp_path / 'run'}"]
     assert main([f"--suites={TOYS}", "--training", *action, *part]) == 0
     assert capsys.readouterr() == ("", "Nothing to do in part 5 of 9: the plan has 3 jobs in all.\n")
@@ -240,7 +236,7 @@ def test_an_empty_part_is_a_sentence_and_no_error(
     assert capsys.readouterr().err.endswith("the plan has 1 job in all.\n")
 
 
-def test_the_list_shows_the_part_that_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_shows_the_part_that_is_measured(capsys: Capture) -> None:
     words = ["--training", "--suites=tiny_gpt", "-dcpu", "--total-partitions=2", "--partition-id=0"]
     words += ["--envs=a=torch==2.2.2", "--envs=b=torch==2.3.0"]
     assert main(["--list", *words]) == 0

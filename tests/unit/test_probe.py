@@ -13,7 +13,7 @@ from runner.errors import UsageError
 from runner.plan import probe
 from tests.cli.command import wait_until
 from tests.command_line import executable, refused
-from tests.factories import sampled
+from tests.factories import Capture, Patch, sampled
 from tests.unit.test_worker_process import alive
 
 SETTING = Setting(mode=Mode.INFERENCE, device_type="cpu", scale="tiny")
@@ -126,9 +126,7 @@ def test_nothing_is_left_when_the_runner_is_killed(tmp_path: Path, how: signal.S
     wait_until(lambda: not alive(spinning))
 
 
-def test_an_interpreter_that_is_slow_is_not_called_one_without_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_interpreter_is_not_called_one_without_torch(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(probe, "GOODBYE_S", 0.1)
     python = interpreter(tmp_path, "exec sleep 60")
     with pytest.raises(probe.NoAnswer, match=r"it did not answer in 0\.2 s"):
@@ -151,17 +149,13 @@ def test_an_answer_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
         probe._ask("harness.probes.devices", ["cpu"], python)
 
 
-def test_a_model_that_takes_long_to_build_is_not_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_builds_long_is_not_refused(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     python = interpreter(tmp_path, f"echo '{{\"ended\": {-signal.SIGALRM}}}'")
     assert probe.what_is_wrong([], [], {}, python) is None
     assert "note: building the model takes longer than 20 s" in capsys.readouterr().err
 
 
-def test_another_interpreter_is_asked_without_the_variables_of_ours(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_interpreter_is_asked_without_our_variables(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))
     python = interpreter(tmp_path, 'printf \'{"answer": "%s"}\\n\' "$PYTHONHOME"')
     assert probe._ask("a.module", [], python) == ""

@@ -28,7 +28,7 @@ from runner.engine.executors.ray_cluster import (
     worker_base,
 )
 from tests.command_line import refused
-from tests.factories import known
+from tests.factories import Capture, Patch, known
 from tests.unit.test_executors import Folder, record, recorded, work
 
 
@@ -100,7 +100,7 @@ Run = Callable[[Script, Sequence[Work]], tuple[Ray, list[Event]]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(monkeypatch: Patch, tmp_path: Path) -> Run:
     def on_ray(script: Script, jobs: Sequence[Work]) -> tuple[Ray, list[Event]]:
         ray = Ray(script)
         monkeypatch.setitem(sys.modules, "ray", ray)
@@ -142,9 +142,7 @@ def test_files_of_a_job_are_kept_in_its_folder(run: Run, tmp_path: Path) -> None
     assert (folder / "out").read_text() == "elsewhere"
 
 
-def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(run: Run, capsys: Capture) -> None:
     def script(order: dict[str, Any]) -> list[object]:
         return answers(order) if order["candidates"] == ["b"] else [*answers(order, 1), LostError("gone")]
 
@@ -168,9 +166,7 @@ def test_a_job_that_is_lost_again_and_again_has_failure_records(run: Run, end: l
     assert isinstance(events[-1], JobEnded)
 
 
-def test_a_stop_cancels_all_tasks_and_makes_no_record(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stop_cancels_all_tasks_and_makes_no_record(monkeypatch: Patch, tmp_path: Path) -> None:
     ray = Ray(answers)
     monkeypatch.setitem(sys.modules, "ray", ray)
     pressed, events = list[bool](), list[Event]()
@@ -227,9 +223,7 @@ def test_a_job_without_room_is_a_sentence(job: Job, nodes: list[Node], sentence:
 
 
 # -- on a node ---------------------------------------------------------------------------
-def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(monkeypatch: Patch) -> None:
     contexts: list[JobContext] = []
 
     def measure_job(job: Job, context: JobContext, path: Path, _: object) -> Iterator[Record]:

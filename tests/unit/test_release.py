@@ -244,9 +244,7 @@ def test_a_node_of_a_cluster_gets_the_code_and_nothing_else(site: Path, tmp_path
     assert copied == ["harness", "runner", "suites"]
 
 
-def test_a_worker_of_another_environment_finds_the_program_and_nothing_beside_it(
-    site: Path, tmp_path: Path
-) -> None:
+def test_a_worker_elsewhere_finds_the_program_and_nothing_beside_it(site: Path, tmp_path: Path) -> None:
     program = (
         "from torchduet.runner.plan.interpreter import worker_command, worker_environment as e\n"
         "print(worker_command()[-1], e(1)['PYTHONPATH'])"

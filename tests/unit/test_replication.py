@@ -15,7 +15,7 @@ from harness.schema import STOPPED, Failure, Job, ModelFacts, Protocol, Record, 
 from runner.analysis.derive import summarize
 from runner.engine import Pause
 from runner.engine.processes import joined_samples, with_processes
-from tests.factories import known, make_job, make_record, make_samples
+from tests.factories import Patch, known, make_job, make_record, make_samples
 
 Measure = Callable[[Job, str, int], Record]
 
@@ -55,9 +55,7 @@ class Run:
 
 
 @pytest.mark.parametrize("suite", ["mine.py", "mine.py:make", "mine:make"])
-def test_processes_of_a_model_that_was_edited_since_are_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str
-) -> None:
+def test_an_edited_model_is_measured_again(tmp_path: Path, monkeypatch: Patch, suite: str) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.py"
     file.touch()

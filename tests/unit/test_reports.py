@@ -23,7 +23,7 @@ from runner import reports
 from runner.analysis.derive import summarize
 from runner.reports import field_csv, formats, markdown, render_all, speedup_plot
 from runner.reports.parts.averages import averages_tables
-from tests.factories import accuracy_run, known, make_job, make_record, printed, synthetic_run
+from tests.factories import Capture, Patch, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 TEXTS = {*reports.formats()} - {"png", "svg", "html", "json", "hud"}
@@ -63,9 +63,7 @@ def test_texts_are_the_golden_ones(name: str) -> None:
 
 
 # -- all reports -----------------------------------------------------------------
-def test_a_report_that_fails_costs_no_other(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_that_fails_costs_no_other(monkeypatch: Patch, capsys: Capture) -> None:
     def fail(summary: object) -> Mapping[str, bytes]:
         raise OSError("no fonts")
 
@@ -75,7 +73,7 @@ def test_a_report_that_fails_costs_no_other(
     assert capsys.readouterr().err == "error: report speedup_plot was not made: OSError: no fonts\n"
 
 
-def test_two_reports_cannot_write_the_same_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_reports_cannot_write_the_same_file(monkeypatch: Patch) -> None:
     module = ModuleType("twin")
     monkeypatch.setattr(module, "render", markdown.render, raising=False)
     monkeypatch.setattr(reports, "discover", lambda: (markdown, module))
@@ -192,7 +190,7 @@ def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
         assert module.FORMATS, module.__name__
 
 
-def test_a_report_without_a_word_answers_to_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_without_a_word_answers_to_its_name(monkeypatch: Patch) -> None:
     module = ModuleType("runner.reports.badge")
     monkeypatch.setattr(module, "render", lambda summary: {"badge.svg": b""}, raising=False)
     monkeypatch.setattr(reports, "discover", lambda: (module,))

@@ -17,7 +17,7 @@ from runner.errors import UsageError
 from runner.runs.compare.load import load as load_run
 from runner.store.record_file import append_record, read_records
 from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run, read_run_json
-from tests.factories import make_job, make_record
+from tests.factories import Capture, Patch, make_job, make_record
 from torchduet import load
 
 
@@ -44,9 +44,7 @@ def test_nothing_is_written_over(tmp_path: Path, path: str, says: str) -> None:
     assert {file.read_text() for file in held} == {"x"}
 
 
-def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("runner.store.run_folder._stamp", lambda: "20260101T000000")
     folders = [RunFolder.create(None, [make_job()], []) for _ in range(3)]
@@ -55,9 +53,7 @@ def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(
     assert first.parent == tmp_path / "logs"
 
 
-def test_of_two_runs_that_begin_at_once_the_first_keeps_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_runs_at_once_the_first_keeps_the_folder(tmp_path: Path, monkeypatch: Patch) -> None:
     """It removes the unfinished plan of the second, unless the second has removed it already."""
     link = Path.hardlink_to
 
@@ -107,9 +103,7 @@ def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_fil
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_a_run_is_not_continued_on_another_processor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], process: bool
-) -> None:
+def test_a_run_is_not_continued_on_another_processor(tmp_path: Path, capsys: Capture, process: bool) -> None:
     job = make_job("m")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
     if process:
@@ -120,9 +114,7 @@ def test_a_run_is_not_continued_on_another_processor(
     assert "has results of cpu Synthetic CPU, and this is" in capsys.readouterr().err
 
 
-def test_a_run_is_not_continued_with_another_torch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_run_is_continued_with_another_torch(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
     job = make_job("m")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
@@ -137,7 +129,7 @@ def test_a_run_is_not_continued_with_another_torch(
 
 @pytest.mark.parametrize("here", ["A card", "Another card"])
 def test_a_run_is_not_continued_on_another_card(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: str
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch, here: str
 ) -> None:
     monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
     monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
@@ -155,8 +147,8 @@ def test_a_run_is_not_continued_on_another_card(
 @pytest.mark.parametrize(("threads", "refused"), [(None, True), (2, False)])
 def test_a_run_is_not_continued_where_torch_chooses_other_threads(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    monkeypatch: Patch,
     threads: int | None,
     refused: bool,
 ) -> None:
@@ -179,7 +171,7 @@ def test_a_run_is_not_continued_where_torch_chooses_other_threads(
 
 @pytest.mark.parametrize("words", [[], ["--no-fork-server", "--prepare-ahead=1"]])
 def test_how_a_run_goes_on_has_the_flags_of_where_it_ran(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch, words: list[str]
 ) -> None:
     def stopped(folder: RunFolder, *_: object) -> int:
         print(folder.how_to_go_on())
@@ -194,9 +186,7 @@ def test_how_a_run_goes_on_has_the_flags_of_where_it_ran(
         assert said[said.index("--resume") :] == ["--resume", str(run), *words]
 
 
-def test_a_run_is_not_continued_without_the_file_of_its_suite(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_not_continued_without_the_file_of_its_suite(tmp_path: Path, capsys: Capture) -> None:
     """Every missing result would be a failure, which is never measured again."""
     job = make_job("m", suite=str(tmp_path / "gone.py"))
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
@@ -319,9 +309,7 @@ def test_messages_about_many_lines_are_few(path: Path) -> None:
     assert content.damage[-1].endswith("49,990 more lines cannot be used")
 
 
-def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(tmp_path: Path, capsys: Capture) -> None:
     folder = RunFolder.create(tmp_path / "run", [record("a").job], [])
     for candidate in "ab":
         folder.append(record(candidate))
@@ -354,17 +342,13 @@ def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(
         ),
     ],
 )
-def test_what_goes_on_is_checked_by_its_own_plan(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], job: Job, words: str, sentence: str
-) -> None:
+def test_resume_checks_its_plan(tmp_path: Path, capsys: Capture, job: Job, words: str, sentence: str) -> None:
     RunFolder.create(tmp_path / "run", [job], [])
     assert main([f"--resume={tmp_path / 'run'}", words]) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_a_packed_run_is_read_everywhere_and_not_continued(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_packed_run_is_read_everywhere_and_not_continued(tmp_path: Path, capsys: Capture) -> None:
     folder = RunFolder.create(tmp_path / "run", [make_job()], [])
     folder.append(make_record(make_job()))
     for name in (RECORDS, RUN):

@@ -19,7 +19,7 @@ from runner.analysis.derive import summarize
 from runner.cli.main import main
 from runner.reports import speedup_plot
 from runner.store.run_folder import RunFolder
-from tests.factories import known, make_failure, make_job, make_record
+from tests.factories import Capture, Patch, known, make_failure, make_job, make_record
 from tests.unit.test_changes import write
 from tests.unit.test_house import PRODUCTION, ROOT, sources, tree_of
 
@@ -149,7 +149,7 @@ def check_text(text: str) -> None:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(monkeypatch: Patch) -> None:
     """Without pictures, which take seconds."""
     texts = [module for module in reports.discover() if not module.__name__.endswith(("plot", "roofline"))]
     monkeypatch.setattr(reports, "discover", lambda: texts)
@@ -157,7 +157,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
-def test_no_text_of_a_record_does_harm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_of_a_record_does_harm(tmp_path: Path, capsys: Capture) -> None:
     whole = [hostile_record(text) for text in HOSTILE]
     crashed = [replace(r, status=Status.CRASH, samples=None, parity=None) for r in whole]
     others = [replace(record, job=replace(record.job, dtype="float32")) for record in crashed]
@@ -178,9 +178,7 @@ def test_a_plot_shows_any_name() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_log_that_a_record_names_is_never_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_that_a_record_names_is_never_read(tmp_path: Path, capsys: Capture) -> None:
     secret = tmp_path / "secret"
     secret.write_text("xyzzy")
     logs = ("../secret", str(secret), "cases/../../secret")
@@ -227,9 +225,7 @@ def test_a_job_of_any_name_stays_in_its_folder(text: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_cases_of_any_name_are_listed_on_one_line_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cases_of_any_name_are_listed_on_one_line_each(tmp_path: Path, capsys: Capture) -> None:
     names = [text for text in HOSTILE if text not in ("", "half a pair \udcff")]  # test_probe.py: refused
     suite = tmp_path / "mine.py"
     suite.write_text(
@@ -245,7 +241,7 @@ def test_cases_of_any_name_are_listed_on_one_line_each(
         assert words != ["--list"] or printed.count("\n") == len(names)
 
 
-def test_a_damaged_plan_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_plan_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "run"
     RunFolder.create(folder, [make_job()], [])
     whole = (folder / "run.json").read_text()

@@ -145,9 +145,7 @@ def test_what_a_resumed_run_has_is_not_raced_again(tmp_path: Path) -> None:
         ([2.5, 2.6, 2.7], [1.0, 2.0, 3.0, 4.0, 5.0], 3),
     ],
 )
-def test_the_step_from_which_a_form_is_never_behind(
-    form: list[float], eager: list[float], step: int | None
-) -> None:
+def test_from_which_step_a_form_leads(form: list[float], eager: list[float], step: int | None) -> None:
     assert crossing(form, eager) == step
 
 
@@ -240,9 +238,7 @@ BROKEN = {"status": Status.FAIL_TO_RUN, "failure": "ValueError: no"}
         (BROKEN, FAILED, f"fail_to_run in round 1 of the {BEGUN}: ValueError: no"),
     ],
 )
-def test_a_loaded_form_that_is_not_what_it_seems_has_a_sentence(
-    change: dict[str, object], title: str, sentence: str
-) -> None:
+def test_a_loaded_form_is_what_it_seems(change: dict[str, object], title: str, sentence: str) -> None:
     record = raced({"cold": [steps(9.0, 0.1)] * 3, "cache file": [steps(2.0, 0.1)] * 3})
     runs = tuple(
         replace(compilation, **change) if compilation.start == "cache file" else compilation  # type: ignore[arg-type]

@@ -49,9 +49,7 @@ def holds(estimate: PairedEstimate, truth: float) -> bool:
 # 1,500 repetitions of a 5 % event have a standard error of 0.56 %: +-2 % is beyond three of them
 @pytest.mark.parametrize(("kind", "n"), sampled(2, KINDS, (10, 30, 100)))
 @pytest.mark.series
-def test_under_the_null_p_and_interval_keep_their_promise(
-    kind: Callable[[Generator, int], Columns], n: int
-) -> None:
+def test_under_the_null_p_and_interval_hold(kind: Callable[[Generator, int], Columns], n: int) -> None:
     rng = np.random.default_rng(20261121)
     estimates = [paired_speedup(*kind(rng, n)) for _ in range(REPETITIONS)]
     assert 0.93 <= np.mean([holds(estimate, 1.0) for estimate in estimates]) <= 0.97

@@ -18,7 +18,7 @@ from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.report import conclusions, render
 from studies.training_time.results import following, paired, variants_of
 from studies.words import published
-from tests.factories import Clock, known
+from tests.factories import Capture, Clock, Patch, known
 
 
 class Fake:
@@ -129,9 +129,7 @@ def test_a_killed_or_failed_training_is_compared_up_to_its_end_and_has_no_time()
     assert "did not train" in report.text
 
 
-def test_a_report_is_derived_again_from_what_a_killed_run_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_is_derived_again_from_what_a_killed_run_left(tmp_path: Path, capsys: Capture) -> None:
     *whole, torn, _ = map(json.dumps, lines_of({"float32 eager": (0.0, 0.1)}))
     (tmp_path / "records.jsonl").write_text("\n".join([*whole, torn[:40]]))
     assert main(["report", str(tmp_path)]) == 1
@@ -189,9 +187,7 @@ def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> No
         Journal(tmp_path / "run", "training-time")
 
 
-def test_the_text_is_found_by_its_checksum_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def offline() -> bytes:
@@ -233,8 +229,8 @@ def test_bad_input_ends_in_one_sentence_and_writes_nothing(
     flags: list[str],
     sentence: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(flags) == 2

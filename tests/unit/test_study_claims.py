@@ -27,9 +27,7 @@ from tests.factories import known
         ((1, "-", 99999), {"digits": 5}, "00001-99999=m99998|"),
     ],
 )
-def test_sequences_are_those_of_the_study(
-    question: tuple[int, str, int], more: dict[str, Any], answer: str
-) -> None:
+def test_sequences_are_the_studys(question: tuple[int, str, int], more: dict[str, Any], answer: str) -> None:
     assert generate(*question, **more) == answer
 
 

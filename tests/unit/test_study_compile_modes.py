@@ -20,7 +20,7 @@ from studies.compile_modes.report import EXPECTATIONS, expectations
 from studies.compile_modes.run import MODES, PARTS, ROOT, flags_of
 from studies.options import CompileModesOptions
 from studies.report import FAILS, HOLDS, OPEN
-from tests.factories import make_job, make_record
+from tests.factories import Capture, make_job, make_record
 
 CALLS = (20.0, 0.02, 0.02, 0.01, 0.012, 0.011)
 STORY: dict[str, dict[str, Any]] = {
@@ -64,9 +64,7 @@ def jobs(*more: str, **options: Any) -> list[Job]:
         ({"quick": True}, "--scale=small --inductor", "Llama_2_7B small 1, vit_base_patch16_224 small 2"),
     ],
 )
-def test_each_model_is_a_job_with_the_modes_as_candidates(
-    options: dict[str, Any], more: str, sizes: str
-) -> None:
+def test_each_model_is_a_job_with_modes_as_candidates(options: dict[str, Any], more: str, sizes: str) -> None:
     asked = jobs(*more.split(), **options)
     planned = [f"{job.case.name} {job.case.scale} {job.case.batch_size}" for job in asked]
     assert ", ".join(sorted(planned)) == sizes
@@ -133,9 +131,7 @@ def test_what_failed_is_not_compared() -> None:
     assert list(held(records(modes=["max-autotune"]))) == [FIRST]
 
 
-def test_a_run_with_a_failure_is_reported_and_ends_with_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_a_failure_is_reported_and_ends_with_1(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "images").mkdir()
     for record in records(reduce_overhead={"status": Status.CRASH}):
         append_record(tmp_path / "images" / "records.jsonl", record)
@@ -147,9 +143,7 @@ def test_a_run_with_a_failure_is_reported_and_ends_with_1(
     assert (tmp_path / EXPECTATIONS).read_text() in printed
 
 
-def test_the_committed_run_is_judged_again_from_its_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_committed_run_is_judged_again_from_its_records(tmp_path: Path, capsys: Capture) -> None:
     evidence = ROOT / "results" / "study-c-cpu"
     shutil.copy(evidence / "records.jsonl.gz", tmp_path)
     assert len(read_records(evidence / "records.jsonl").records) == 9

@@ -21,6 +21,7 @@ from runner.cli.main import main
 from suites import huggingface, ops, timm_models, tiny_gpt, torchbench
 from suites.timm_models import Entry
 from tests.command_line import ran
+from tests.factories import Capture, Patch
 from tests.suites.checkout import MODELS, made_up
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,9 +44,7 @@ def named(suite: ModuleType, *how: Any) -> dict[str, Case]:
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("suite", STEPS)
-def test_every_case_is_offered_once_with_a_batch_that_is_never_above_the_published(
-    suite: ModuleType, scale: str
-) -> None:
+def test_every_case_is_offered_once_with_at_most_the_published_batch(suite: ModuleType, scale: str) -> None:
     name = suite.__name__.removeprefix("suites.")
     for mode in STEPS[suite]:
         offered = suite.cases(setting(mode, scale))
@@ -68,9 +67,7 @@ def test_a_mode_that_a_suite_does_not_have_gives_no_case(suite: ModuleType) -> N
 
 
 @pytest.mark.parametrize("suite", STEPS)
-def test_a_suite_is_a_script_that_becomes_the_runner(
-    suite: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_is_a_script_that_becomes_the_runner(suite: ModuleType, monkeypatch: Patch) -> None:
     script, started = str(suite.__file__), list[list[str]]()
     monkeypatch.setattr(sys, "path", ["", *sys.path])  # whose first the script changes
     monkeypatch.setattr(sys, "argv", [script, "--training", "-n30"])
@@ -189,7 +186,7 @@ def entry_of(**changes: object) -> Entry:
 
 
 @pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+def planted(monkeypatch: Patch) -> None:
     entries = {
         "skipped": entry_of(skip={"training": "it never converges"}),
         "loose": entry_of(tolerance={"training": 0.04}, tolerance_reason="measured"),
@@ -315,9 +312,7 @@ def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
         (Mode.TRAINING, "tiny", 2, 64),
     ],
 )
-def test_batch_sizes_are_read_from_the_class(
-    tmp_path: Path, mode: Mode, scale: str, runs: int, published: int
-) -> None:
+def test_batches_are_the_class_s(tmp_path: Path, mode: Mode, scale: str, runs: int, published: int) -> None:
     case = in_checkout(tmp_path, mode, scale)["linear"]
     assert (case.batch_size, case.published_batch_size) == (runs, published)
 
@@ -337,6 +332,6 @@ def test_what_pytorchs_harness_leaves_out_is_skipped_with_the_reason(tmp_path: P
 
 
 @pytest.mark.skipif(find_spec("torchbenchmark") is not None, reason="torchbenchmark is installed")
-def test_without_a_checkout_one_sentence_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_checkout_one_sentence_says_what_to_do(capsys: Capture) -> None:
     assert main(["--list", "--suites=torchbench"]) == 2
     assert "name it in PYTHONPATH, or install" in capsys.readouterr().err

@@ -35,7 +35,7 @@ from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
 from runner.runs.why.page import balance_png, page
 from runner.runs.why.words import as_json, balance_table, cause_lines, markdown, overview, show, unaccounted
-from tests.factories import known, make_job, make_record, sampled, together
+from tests.factories import Capture, Patch, known, make_job, make_record, sampled, together
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
 COMPILED = {"step": 10.0, "aten::mm": 8.0, "cpp_fused_add_0": 1.0}
@@ -303,9 +303,7 @@ def test_a_look_without_a_trace_of_eager_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("slower", [False, True])
-def test_without_times_together_or_with_slower_ones_the_causes_stand_alone(
-    monkeypatch: pytest.MonkeyPatch, slower: bool
-) -> None:
+def test_without_faster_times_together_the_causes_stand_alone(monkeypatch: Patch, slower: bool) -> None:
     monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
     both = with_setting("inductor", together_setting(explain("inductor", run(TIMES_OF_TWO), TWO, None)))
     measured = run({both: 15.0, "inductor": 13.0}) if slower else []
@@ -318,9 +316,7 @@ def test_without_times_together_or_with_slower_ones_the_causes_stand_alone(
     assert slower or "together, " in said[-1]
 
 
-def test_ctrl_c_in_a_later_model_loses_no_explanation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_ctrl_c_in_a_later_model_loses_no_explanation(monkeypatch: Patch, tmp_path: Path) -> None:
     explained = iter([explain("inductor", run(TIMES_OF_TWO), TWO, None)])
 
     def until_ctrl_c(*_: object) -> Why:
@@ -336,7 +332,7 @@ def test_ctrl_c_in_a_later_model_loses_no_explanation(
     assert {"why.html", "why.md", "why.json"} <= {path.name for path in (tmp_path / "why").iterdir()}
 
 
-def test_a_part_of_the_plan_is_explained_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_part_of_the_plan_is_explained_alone(monkeypatch: Patch, tmp_path: Path) -> None:
     asked: list[str] = []
 
     def without_times(job: Job, *_: object) -> Why:
@@ -355,9 +351,7 @@ def test_a_part_of_the_plan_is_explained_alone(monkeypatch: pytest.MonkeyPatch, 
     assert not parts[0] & parts[1]
 
 
-def test_a_compiler_that_is_not_here_is_refused_without_a_flag_that_is_refused_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_compiler_is_refused_without_a_refused_flag(monkeypatch: Patch, capsys: Capture) -> None:
     missing = Usable(what="", why_not="tvm is not installed", modes=())
     monkeypatch.setattr("runner.plan.possible.asking_for", lambda _: lambda *_: {"tvm": missing})
     for action in ("--why", "--tune"):

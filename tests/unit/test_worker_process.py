@@ -28,7 +28,7 @@ from runner.engine.worker_process import (
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import worker_environment
 from tests.cli.command import PATIENCE_S, wait_until
-from tests.factories import known, make_job, make_record
+from tests.factories import Patch, known, make_job, make_record
 from tests.unit.test_execute import Script, run
 
 PRELUDE = """
@@ -236,9 +236,7 @@ def test_a_reply_of_another_shape_costs_one_candidate(call: str, reply: Any) -> 
 
 
 # -- the runner itself ------------------------------------------------------------------
-def measured(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, records: Callable[[Job], Iterator[Record]]
-) -> list[Record]:
+def measured(monkeypatch: Patch, folder: Path, records: Callable[[Job], Iterator[Record]]) -> list[Record]:
     monkeypatch.setattr(launch, "with_fresh_runs", lambda job, *_: records(job))
     log = folder / "cases" / "x" / "output.log"
     job = make_job(candidates=("a", "b", "c"))
@@ -247,9 +245,7 @@ def measured(
     return [*launch.measure_job(job, context, log)]
 
 
-def test_an_exception_of_this_program_is_the_record_of_its_job(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_exception_of_this_program_is_the_record_of_its_job(monkeypatch: Patch, tmp_path: Path) -> None:
     def fails(job: Job) -> Iterator[Record]:
         yield make_record(job, "a")
         raise ZeroDivisionError("no\nwords")
@@ -262,9 +258,7 @@ def test_an_exception_of_this_program_is_the_record_of_its_job(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
-def test_what_ends_the_run_is_no_record(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException
-) -> None:
+def test_what_ends_the_run_is_no_record(monkeypatch: Patch, tmp_path: Path, error: BaseException) -> None:
     def ends(job: Job) -> Iterator[Record]:
         yield make_record(job, "a")
         raise error
@@ -274,7 +268,7 @@ def test_what_ends_the_run_is_no_record(
 
 
 # -- the log ----------------------------------------------------------------------------
-def test_of_a_long_log_both_ends_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_of_a_long_log_both_ends_are_kept(monkeypatch: Patch, tmp_path: Path) -> None:
     log = tmp_path / "output.log"
     with log.open("wb") as file:
         file.write(b"# by hand: x\n")
@@ -293,7 +287,7 @@ def test_of_a_long_log_both_ends_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert record.notes[-1] == launch.LONG_LOG
 
 
-def test_a_log_is_cut_while_the_worker_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_log_is_cut_while_the_worker_prints(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(worker_process, "LONGEST_LOG", 3 * KEPT)
     body = "incoming.readline(); [print('x' * 99_999) for _ in range(60)]; reply('{\"ok\": 1}')"
     with start(tmp_path, body) as worker:
