@@ -53,7 +53,7 @@ def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def name_other_pages(app: Sphinx, docname: str, source: list[str]) -> None:
     """Pages beside results, tests and examples are no part of the site: a link to one becomes its path."""
-    elsewhere = r"\[([^]]+)\]\((?:\.\./)?((?:results|tests|examples)/[^)]+\.md)\)"
+    elsewhere = r"\[([^]]+)\]\((?:\.\./)?((?:results|tests|examples)/[^)#]+\.md)(?:#[^)]*)?\)"
     source[0] = re.sub(elsewhere, r"\1 (`\2`)", source[0])
 
 
