@@ -209,74 +209,13 @@ class Device:
         return lambda: None
 
 
-class _Streams(Device):
-    """The common interface of ``torch.cuda`` and ``torch.xpu``."""
-
-    __slots__ = ()
-    numbered = accelerated = True
-    pace = ON_A_DEVICE
-
-    def count(self) -> int:
-        module = self._module()
-        return int(module.device_count()) if module is not None and module.is_available() else 0
-
-    def model(self) -> str | None:
-        return str(self._module().get_device_name(self.torch_device()))
-
-    def make_current(self) -> None:
-        if self.index is not None:
-            self._module().set_device(self.torch_device())
-
-    def synchronize(self) -> None:
-        self._module().synchronize(self.torch_device())
-
-    def begin_peak(self) -> int | None:
-        self.synchronize()
-        self._module().reset_peak_memory_stats(self.torch_device())
-        return int(self._module().memory_allocated(self.torch_device()))
-
-    def peak_bytes(self) -> int | None:
-        self.synchronize()
-        return int(self._module().max_memory_allocated(self.torch_device()))
-
-    def allocator_counts(self) -> dict[str, int]:
-        names = {"allocator_retries": "num_alloc_retries", "device_allocations": "num_device_alloc"}
-        read = getattr(self._module(), "memory_stats", None)  # torch before 2.6 has none for XPU
-        stats = {} if read is None else read(self.torch_device())
-        return {name: int(stats[key]) for name, key in names.items() if key in stats}
-
-    def profiler_activity(self) -> str | None:
-        return self.type.upper()
-
-    def in_use(self) -> bool:
-        module = self._module()
-        return module is not None and bool(module.is_initialized())
-
-    def generator_state(self) -> torch.Tensor | None:
-        state: torch.Tensor = self._module().get_rng_state(self.torch_device())
-        return state
-
-    def remember(self) -> Callable[[], None]:
-        import torch
-
-        module, seed = self._module(), torch.initial_seed()
-        if not self.in_use():
-            return lambda: module and module.manual_seed_all(seed)  # the seed that it will start with
-        current, states = module.current_device(), module.get_rng_state_all()
-
-        def restore() -> None:
-            module.set_rng_state_all(states)
-            module.set_device(current)
-
-        return restore
-
-
-class Cuda(_Streams):
+class Cuda(Device):
     """NVIDIA's devices, and AMD's devices with a ROCm build of torch."""
 
     __slots__ = ()
     type, label = "cuda", "CUDA"
-    has_tf32 = has_graphs = True
+    numbered = accelerated = has_tf32 = has_graphs = True
+    pace = ON_A_DEVICE
     autocast_dtype = "float16"
 
     @classmethod
@@ -334,31 +273,83 @@ class Cuda(_Streams):
             return None  # torch before 2.1 does not name the pools
         return sum(int(p["total_size"]) for p in segments if tuple(p["segment_pool_id"]) != (0, 0))
 
+    def count(self) -> int:
+        return int(self._module().device_count()) if self._module().is_available() else 0
 
-class Xpu(_Streams):
-    """Intel's devices. Untried."""
+    def model(self) -> str | None:
+        return str(self._module().get_device_name(self.torch_device()))
+
+    def make_current(self) -> None:
+        if self.index is not None:
+            self._module().set_device(self.torch_device())
+
+    def synchronize(self) -> None:
+        self._module().synchronize(self.torch_device())
+
+    def begin_peak(self) -> int | None:
+        self.synchronize()
+        self._module().reset_peak_memory_stats(self.torch_device())
+        return int(self._module().memory_allocated(self.torch_device()))
+
+    def peak_bytes(self) -> int | None:
+        self.synchronize()
+        return int(self._module().max_memory_allocated(self.torch_device()))
+
+    def allocator_counts(self) -> dict[str, int]:
+        names = {"allocator_retries": "num_alloc_retries", "device_allocations": "num_device_alloc"}
+        stats = self._module().memory_stats(self.torch_device())
+        return {name: int(stats[key]) for name, key in names.items() if key in stats}
+
+    def profiler_activity(self) -> str | None:
+        return self.type.upper()
+
+    def in_use(self) -> bool:
+        return bool(self._module().is_initialized())
+
+    def generator_state(self) -> torch.Tensor | None:
+        state: torch.Tensor = self._module().get_rng_state(self.torch_device())
+        return state
+
+    def remember(self) -> Callable[[], None]:
+        import torch
+
+        module, seed = self._module(), torch.initial_seed()
+        if not self.in_use():
+            return lambda: module.manual_seed_all(seed)  # the seed that it will start with
+        current, states = module.current_device(), module.get_rng_state_all()
+
+        def restore() -> None:
+            module.set_rng_state_all(states)
+            module.set_device(current)
+
+        return restore
+
+
+class Accelerator(Device):
+    """Any other accelerator, by ``torch.accelerator`` (torch 2.6). It tells no peak memory and no kernels."""
 
     __slots__ = ()
-    type, label = "xpu", "XPU"
-    tried = False
-
-
-class Mps(Device):
-    """Apple's device, without peak memory or a profile of kernels. Untried."""
-
-    __slots__ = ()
-    type, label = "mps", "MPS"
     accelerated = True
     pace = ON_A_DEVICE
-    tried = has_fp64 = False
+    tried = False
 
     def count(self) -> int:
         import torch
 
-        return int(torch.backends.mps.is_available())
+        common: Any = getattr(torch, "accelerator", None)
+        here = common is not None and common.is_available()
+        return int(here and common.current_accelerator().type == self.type)
+
+    def _why_none(self) -> Iterator[str]:
+        import torch
+
+        if not hasattr(torch, "accelerator"):
+            yield "it needs torch 2.6 or later"
 
     def synchronize(self) -> None:
-        self._module().synchronize()
+        import torch
+
+        torch.accelerator.synchronize()
 
     def generator_state(self) -> torch.Tensor | None:
         state: torch.Tensor = self._module().get_rng_state()
@@ -369,6 +360,21 @@ class Mps(Device):
             return lambda: None
         module, state = self._module(), self.generator_state()
         return lambda: module.set_rng_state(state)
+
+
+class Xpu(Accelerator):
+    """Intel's device."""
+
+    __slots__ = ()
+    type, label = "xpu", "XPU"
+
+
+class Mps(Accelerator):
+    """Apple's device."""
+
+    __slots__ = ()
+    type, label = "mps", "MPS"
+    has_fp64 = False
 
 
 KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)

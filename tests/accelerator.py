@@ -254,7 +254,7 @@ def in_place_of_the_cpu(machine: Accelerator) -> Iterator[Accelerator]:
         return seed(number)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, "KINDS", (Fake, devices.Xpu, devices.Mps))
+        patch.setattr(devices, "KINDS", (Fake, devices.Xpu))
         patch.setattr(time, "perf_counter", machine.clock)
         patch.setattr(torch, "manual_seed", seeding)
         yield machine
