@@ -2,7 +2,6 @@
 
 import argparse
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,20 +18,13 @@ from runner.errors import UsageError
 from runner.store.record_file import CUT_SHORT, read_records
 from runner.store.run_folder import RECORDS, RunFolder
 from tests.cli.command import ROOT
+from tests.command_line import ran
 from tests.factories import Clock, make_job, make_record
 from tests.gpu import card
 from tests.gpu.items import ROWS, Item, items
 
-BATCHES = {
-    "GPT_150k": 64,
-    "GPT2_124M": 12,
-    "BertForMaskedLM": 32,
-    "resnet50": 64,
-    "NanoGPT_addition": 2048,
-    "vit_base_patch16_224": 128,
-    "Llama_3_2_1B": 1,
-    "matmul_published": 16384,
-}
+SMALL = {"GPT_150k": 64, "GPT2_124M": 12, "BertForMaskedLM": 32, "resnet50": 64, "Llama_3_2_1B": 1}
+BATCHES = {**SMALL, "NanoGPT_addition": 2048, "vit_base_patch16_224": 128, "matmul_published": 16384}
 Act = Callable[[], object]
 
 
@@ -186,11 +178,9 @@ def test_a_card_goes_on_only_where_it_began(tmp_path: Path) -> None:
 def test_without_a_card_nothing_is_made(tmp_path: Path) -> None:
     if devices.of("cuda").why_missing() is None:
         pytest.skip("there is a card")
-    words = [sys.executable, "-m", "tests.gpu.card", f"--output-dir={tmp_path / 'new'}"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = ran(sys.executable, "-m", "tests.gpu.card", f"--output-dir={tmp_path / 'new'}", cwd=ROOT)
+    assert (done.returncode, done.stdout, [*tmp_path.iterdir()]) == (2, "", [])
     assert done.stderr.startswith("error: --devices: cuda is not there (")
-    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.long
@@ -210,15 +200,6 @@ def test_real_items_pass_at_tiny_sizes_and_a_minute_is_a_minute(
     assert len(records) == planned or not complete
     assert "failed" not in (tmp_path / card.CARD).read_text()
     assert len([*tmp_path.iterdir()]) <= 8
-
-
-def test_the_checkout_without_results_is_small() -> None:
-    """What a lent machine is sent must be below 64 MiB."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("no checkout")
-    command = [shutil.which("git") or "git", "ls-files", "--", ":!results"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert 1e6 < sum(path.stat().st_size for name in names if (path := ROOT / name).is_file()) < 60 * 2**20
 
 
 def test_rows_of_tau_come_from_a_committed_run() -> None:

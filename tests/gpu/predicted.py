@@ -1,7 +1,7 @@
 """What a step should be bound by on an H200, from fake tensors. ``results/gpu-predicted`` has table and rule.
 
-    python -m tests.gpu.predicted         # writes predicted.csv: the forty whole models, and ITEMS
-    python -m tests.gpu.predicted training bfloat16 tiny_gpt MLP_addition NanoGPT_addition  # prints these
+    python -m tests.gpu.predicted               # writes predicted.csv: the first jobs of a card, forty models
+    python -m tests.gpu.predicted MLP_addition  # prints the rows of these models
 
 Nothing is computed: a step of eager runs at full scale and published batch, with shapes alone.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,9 +25,11 @@ from harness.loading.suite_files import load_suite
 from harness.metrics.flops import flop_counter
 from harness.metrics.traffic import traffic_counter
 from harness.precision import precision
-from harness.schema import Mode, Setting
+from harness.schema import Case, Mode, Setting
 from harness.tensors import named_tensors
 from harness.workload import Workload
+from tests.factories import known
+from tests.gpu.items import items
 from tests.worker.fake_device import faked, moved
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -37,34 +39,16 @@ SIZES_GB = (24, 40, 80, 141)
 USABLE = 0.95  # of the size
 CONTEXT_GB, COMPILERS = 1.0, 2  # of CUDA itself; beside eager, by default
 Row = dict[str, Any]
-ITEMS = (
-    *(("training", dtype, "tiny_gpt", "GPT_150k") for dtype in ("amp_bfloat16", "float32", "tf32")),
-    ("training", "bfloat16", "tiny_gpt", "GPT2_124M"),
-    ("training", "amp_bfloat16", "huggingface", "BertForMaskedLM"),
-    ("training", "amp_bfloat16", "timm_models", "resnet50"),
-    ("training", "bfloat16", "tiny_gpt", "NanoGPT_addition"),
-    ("inference", "bfloat16", "timm_models", "vit_base_patch16_224"),
-    ("generate", "bfloat16", "huggingface", "Llama_3_2_1B"),
-    *(("inference", dtype, "ops", "matmul_published") for dtype in ("bfloat16", "float32")),
-)
-"""Mode, precision, suite and model of the jobs that a card measures first."""
-LENGTHS: Row = {"prompt_tokens": 128, "new_tokens": 64}
-BATCHES = {"resnet50": 64}  # of an item, where it is not the published one
 NO_BFLOAT16 = ("GoogleFnet",)  # whose transforms have no such kernels
 
 
-def predicted(mode: str, dtype: str, suite: str, name: str) -> Row:
-    """The row of one model; with ``why`` alone if fake tensors cannot run it."""
-    setting = Setting(mode=Mode(mode), device_type="cuda", scale="full")
-    (case,) = (case for case in load_suite(suite).cases(setting) if case.name == name)
-    case = replace(case, batch_size=BATCHES.get(name, case.batch_size))
-    case = replace(case, **(LENGTHS if case.mode is Mode.GENERATE else {}))
-    row: Row = {"model": name, "suite": suite, "mode": mode, "dtype": dtype, "batch": case.batch_size}
-    peak = data_sheet_peak(CARD)
-    assert peak is not None
-    rate = peak.flop_per_s("bfloat16" if "bfloat16" in dtype else dtype)
-    assert rate is not None
-    work = load_suite(suite).build(case)
+def predicted(case: Case, dtype: str) -> Row:
+    """The row of one case; with ``why`` alone if fake tensors cannot run it."""
+    row: Row = {"model": case.name, "suite": case.suite, "mode": case.mode.value, "dtype": dtype}
+    row["batch"] = case.batch_size
+    peak = known(data_sheet_peak(CARD))
+    rate = known(peak.flop_per_s("bfloat16" if "bfloat16" in dtype else dtype))
+    work = load_suite(case.suite).build(case)
     with faked():
         try:
             return row | _bounds(_counted(work, case.mode, dtype, rate))
@@ -73,21 +57,20 @@ def predicted(mode: str, dtype: str, suite: str, name: str) -> Row:
 
 
 class Device(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
-    """The seconds of each operation on the card: of its products or its traffic, whichever takes longer.
+    """The seconds of each operation on the card, of its products or its traffic, whichever takes longer.
 
     Inside the two counters, whose sums it reads before and after an operation.
     """
 
     def __init__(self, flops: Any, traffic: Any, rate: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._flops, self._traffic, self._rate = flops, traffic, rate
+        self._seconds_so_far = lambda: (flops.get_total_flops() / rate, traffic.bytes / BYTES_PER_S)
         self.seconds = {"compute": 0.0, "bandwidth": 0.0}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        flops, moved_bytes = self._flops.get_total_flops(), self._traffic.bytes
+        before = self._seconds_so_far()
         result = func(*args, **(kwargs or {}))
-        compute = (self._flops.get_total_flops() - flops) / self._rate
-        bandwidth = (self._traffic.bytes - moved_bytes) / BYTES_PER_S
+        compute, bandwidth = map(float.__sub__, self._seconds_so_far(), before)
         self.seconds["compute" if compute > bandwidth else "bandwidth"] += max(compute, bandwidth)
         return result
 
@@ -100,12 +83,8 @@ def _counted(work: Workload, mode: Mode, dtype: str, rate: float) -> Row:
     given = _bytes(t for _, t in named_tensors((work.args, dict(work.kwargs), work.target), "given"))
     traffic, flops, saved = traffic_counter(), flop_counter(), list[torch.Tensor]()
     device = Device(flops, traffic, rate)
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), flops, traffic, device:
+    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
+    with keep, flops, traffic, device:
         _step(work, mode, dtype)
     training = mode is Mode.TRAINING
     kept = {key: size for key, size in _bytes(saved).items() if key not in weights | given}
@@ -167,31 +146,28 @@ COLUMNS = (
 )
 
 
-def planned() -> Iterator[tuple[str, str, str, str]]:
-    """The jobs of the card, then the forty models in training and inference."""
-    yield from ITEMS
+def planned() -> Iterator[tuple[Case, str]]:
+    """Cases and precisions: the jobs of the card, then the forty models in training and inference."""
+    jobs = [job for item in items("cuda") for job in item.jobs if job.protocol.processes == 1]
+    yield from ((job.case, job.dtype) for job in jobs)
+    done = {(job.case.mode, job.dtype, job.case.name) for job in jobs}
     names = [line.split(",")[0] for line in (RESULTS / "headline-whole-cpu/models.csv").read_text().split()]
-    for mode in ("training", "inference"):
-        for suite in ("tiny_gpt", "huggingface", "timm_models"):
-            cases = load_suite(suite).cases(Setting(mode=Mode(mode), device_type="cuda", scale="full"))
-            for name in (case.name for case in cases if case.name in names):
-                job = (mode, "tf32" if name in NO_BFLOAT16 else "bfloat16", suite, name)
-                if job not in ITEMS:
-                    yield job
+    for mode, suite in product((Mode.TRAINING, Mode.INFERENCE), ("tiny_gpt", "huggingface", "timm_models")):
+        for case in load_suite(suite).cases(Setting(mode=mode, device_type="cuda", scale="full")):
+            dtype = "tf32" if case.name in NO_BFLOAT16 else "bfloat16"
+            if case.name in names and (mode, dtype, case.name) not in done:
+                yield case, dtype
 
 
-def main(words: Sequence[str]) -> None:
-    if words:
-        mode, dtype, suite, *names = words
-        for name in names:
-            print(predicted(mode, dtype, suite, name))
+def main(names: Sequence[str]) -> None:
+    rows = (predicted(*job) for job in planned() if not names or job[0].name in names)
+    if names:
+        print(*rows, sep="\n")
         return
     with (RESULTS / "gpu-predicted/predicted.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
-        for job in planned():
-            table.writerow(predicted(*job))
-            file.flush()
+        table.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def test_eagers_runs_may_differ_more_where_those_of_fp64_do_not(*, also_fp64: bo
 
 
 def test_a_row_of_the_prediction() -> None:
-    row = predicted.predicted("training", "bfloat16", "tiny_gpt", "MLP_addition")
+    row = predicted.predicted(case_of("tiny_gpt", "MLP_addition", Mode.TRAINING, "full"), "bfloat16")
     assert (row["bound"], row["batch"], row["fits_gb"]) == ("launch", 2048, 24)
     assert float(row["tflop"]) == pytest.approx(3 * 2 * 2048 * 14_336 / 1e12, rel=0.2)
     assert set(row) <= set(predicted.COLUMNS)
