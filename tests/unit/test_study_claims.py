@@ -1,17 +1,32 @@
-"""Study B without training: the questions of its source, and what is said of the source's claims."""
+"""Studies B and C without training and workers: their questions, and what is said of their sources."""
 
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.schema import Job, Mode, Record, Status
+from runner.analysis.derive import compare
+from runner.cli.actions import chosen
+from runner.cli.parser import parsed
+from runner.cli.upstream import understood
+from runner.plan.jobs import plan
+from runner.store.record_file import append_record, read_records
+from studies.cli import main
+from studies.compile_modes.report import EXPECTATIONS, expectations
+from studies.compile_modes.run import MODES, PARTS, ROOT, flags_of
 from studies.implementations.addition import generate
 from studies.implementations.claims import claims, published_examples
 from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line
+from studies.options import CompileModesOptions
 from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN
 from studies.words import published
-from tests.factories import known
+from tests.factories import Capture, known, make_job, make_record
 
 
 @pytest.mark.parametrize(
@@ -163,3 +178,134 @@ def test_another_task_is_not_judged() -> None:
     assert "not judged" in text
     assert "NOT the same task" in text
     assert "NOT the same task" not in report_of(story(ADDED))["report.md"]
+
+
+# -- study C: its two runs, what it says of their records, and its flags ------------------------
+CALLS = (20.0, 0.02, 0.02, 0.01, 0.012, 0.011)
+STORY: dict[str, dict[str, Any]] = {
+    "default": {"speedup": 1.2, "compilation_s": 20.0},
+    "reduce-overhead": {"speedup": 1.4, "compilation_s": 30.0},
+    "max-autotune": {"speedup": 1.7, "compilation_s": 60.0},
+}
+FIRST = "the first call is slow, later ones are fast"
+
+
+def records(device: str = "cpu", modes: Sequence[str] = tuple(STORY), **by_mode: Any) -> list[Record]:
+    """A model in these modes: as the published story has it, but for what is given."""
+    job = replace(make_job("resnet152", mode=Mode.INFERENCE, candidates=tuple(MODES)), device=device)
+    copies = []
+    for candidate, mode in ((name, mode) for name, mode in MODES.items() if mode in modes):
+        facts = {"calls": CALLS, **STORY[mode], **by_mode.get(mode.replace("-", "_"), {})}
+        calls = facts.pop("calls")
+        copies.append(replace(make_record(job, candidate, **facts), first_calls_s=calls))
+    return copies
+
+
+def held(given: Sequence[Record]) -> dict[str, str]:
+    return {e.expected: e.holds for e in expectations(compare(given))}
+
+
+# -- the plan -------------------------------------------------------------------------
+def jobs(*more: str, **options: Any) -> list[Job]:
+    planned: list[Job] = []
+    for part in PARTS:
+        typed, _ = understood(flags_of(part, CompileModesOptions(**{"device": "cpu", **options}), more))
+        planned += plan(parsed(chosen(typed), typed).config)
+    return planned
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "sizes"),
+    [
+        ({}, "", "Llama_2_7B small 1, resnet152 full 2, vit_base_patch16_224 full 2"),
+        ({"quick": True}, "", "Llama_2_7B tiny 1, vit_base_patch16_224 tiny 2"),
+        ({"device": "cuda"}, "", "Llama_2_7B full 1, resnet152 full 128, vit_base_patch16_224 full 128"),
+        ({"quick": True}, "--scale=small --inductor", "Llama_2_7B small 1, vit_base_patch16_224 small 2"),
+    ],
+)
+def test_each_model_is_a_job_with_modes_as_candidates(options: dict[str, Any], more: str, sizes: str) -> None:
+    asked = jobs(*more.split(), **options)
+    planned = [f"{job.case.name} {job.case.scale} {job.case.batch_size}" for job in asked]
+    assert ", ".join(sorted(planned)) == sizes
+    for job in asked:
+        assert job.protocol.isolate
+        assert job.extras.compile_runs == 1  # each mode compiles with its own empty caches
+        assert job.options.freezing == (options.get("device") is None)
+        assert job.candidates == (
+            ("inductor",) if more else tuple(MODES)[::2] if options.get("quick") else tuple(MODES)
+        )
+    if options.get("device"):
+        llama = asked[-1]
+        assert (llama.case.prompt_tokens, llama.case.new_tokens, llama.dtype) == (512, 128, "bfloat16")
+
+
+# -- what it says -----------------------------------------------------------------------
+def test_the_published_story_where_it_comes_true_and_where_it_does_not() -> None:
+    pairs = ("default to reduce-overhead", "default to max-autotune", "reduce-overhead to max-autotune")
+    claims = [f"{what} from {pair}" for pair in pairs for what in ("compile time rises", "run time falls")]
+    assert held(records("cuda")) == dict.fromkeys([*claims, FIRST], HOLDS)
+    same = {"speedup": 1.21, "compilation_s": 21.0}
+    worse = {"speedup": 0.9, "compilation_s": 10.0, "calls": (0.011, 0.02, 0.02, 0.01)}
+    verdicts = held(records("cuda", reduce_overhead=same, max_autotune=worse))
+    assert verdicts == {**dict.fromkeys(claims[:2], OPEN), **dict.fromkeys([*claims[2:], FIRST], FAILS)}
+
+
+def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> None:
+    points: dict[str, dict[str, Any]] = {
+        "batch=16": {"default": {"speedup": 1.5}},
+        "batch=2": {},
+        "batch=8": {"default": {"speedup": 1.9}},
+    }
+    swept = [
+        replace(record, job=replace(record.job, case=replace(record.job.case, point=(point,))))
+        for point, values in points.items()
+        for record in records(modes=["default", "reduce-overhead"], **values)
+    ]
+    judged = expectations(compare(swept))
+    titles = {"resnet152 float32", *(f"resnet152 float32 {point}" for point in points)}
+    assert {e.title for e in judged} == titles
+    verdicts = {e.expected: (e.seen, e.holds) for e in judged if e.title == "resnet152 float32"}
+    text, holds = verdicts["the speedup of default varies"]
+    assert text.endswith(" at batch=16 over that at batch=2")
+    assert holds == HOLDS
+    assert verdicts["the speedup of reduce-overhead varies"][1] == OPEN
+
+
+def test_a_swept_size_replaces_that_of_the_study() -> None:
+    swept = jobs("--sweep=batch=1,4")
+    assert [(job.case.point, job.case.batch_size) for job in swept] == [
+        (("batch=1",), 1),
+        (("batch=4",), 4),
+    ] * 3
+
+
+def test_what_failed_is_not_compared() -> None:
+    failed: dict[str, Any] = {
+        "max_autotune": {"status": Status.CRASH},
+        "reduce_overhead": {"status": Status.FAIL_ACCURACY},
+    }
+    verdicts = held(records(**failed))
+    assert verdicts.pop(FIRST) == HOLDS
+    assert set(verdicts.values()) == {OPEN}
+    assert list(held(records(modes=["max-autotune"]))) == [FIRST]
+
+
+def test_a_run_with_a_failure_is_reported_and_ends_with_1(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "images").mkdir()
+    for record in records(reduce_overhead={"status": Status.CRASH}):
+        append_record(tmp_path / "images" / "records.jsonl", record)
+    assert main(["report", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert "2 of 3 (model, mode) passed parity" in printed
+    assert "- resnet152 float32, reduce-overhead: crash" in printed
+    assert "[images/report.md](images/report.md)" in printed
+    assert (tmp_path / EXPECTATIONS).read_text() in printed
+
+
+def test_the_committed_run_is_judged_again_from_its_records(tmp_path: Path, capsys: Capture) -> None:
+    evidence = ROOT / "results" / "study-c-cpu"
+    shutil.copy(evidence / "records.jsonl.gz", tmp_path)
+    assert len(read_records(evidence / "records.jsonl").records) == 9
+    assert main(["report", str(tmp_path)]) == 0
+    assert (tmp_path / EXPECTATIONS).read_bytes() == (evidence / EXPECTATIONS).read_bytes()
+    assert "not judged" not in capsys.readouterr().out
