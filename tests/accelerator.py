@@ -79,7 +79,6 @@ class Accelerator:
         self._moves: list[int] = []  # allocations and releases that the device has not come to
 
     # -- work ---------------------------------------------------------------------
-
     def submit(self, seconds: float, watts: float = WATTS) -> None:
         """``seconds`` at the full clock."""
         if self.error:
@@ -134,7 +133,6 @@ class Accelerator:
         return WATTS * self.worked_s
 
     # -- memory -------------------------------------------------------------------
-
     def allocate(self, size: int) -> None:
         if size > self.cached:
             self.driver_calls += 1
@@ -278,8 +276,6 @@ class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 # -- models and compilers ------------------------------------------------------------------
-
-
 class Block:
     """Memory of the device that lives as long as this object. A copy of it takes time."""
 
@@ -407,7 +403,6 @@ def replaying(
 
 
 # -- sessions ------------------------------------------------------------
-
 Compilers = Mapping[str, Callable[[Program], Compiled]]
 
 

@@ -31,8 +31,6 @@ FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.trun
 
 
 # -- the worker -----------------------------------------------------------------
-
-
 def work() -> None:
     """The real worker's ``main`` and conversation, with answers that are made up."""
     from harness.worker import main
@@ -74,8 +72,6 @@ class Pretender:
 
 
 # -- the runner -----------------------------------------------------------------
-
-
 def run(argv: list[str], die_at: int = 0, tear: int = 0, *, light: bool = False) -> int:
     """``runner.py`` with these workers, and its exit code; ``light``: without the reports that take long."""
     from unittest import mock
@@ -141,8 +137,6 @@ def _leave_out(*endings: str) -> None:
 
 
 # -- many runs ------------------------------------------------------------------
-
-
 def serve() -> None:
     """One request a line: argv, output, kill_after (seconds), die_at, tear, light, largest_file (bytes).
 

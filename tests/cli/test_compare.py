@@ -91,8 +91,6 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 # -- --format -----------------------------------------------------------------
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     models = ((1.5, "one"), (1.2, "two"))

@@ -25,7 +25,6 @@ from tests.cli.command import ANIMALS, TOYS
 from tests.factories import accuracy_run, sampled, synthetic_run
 
 # -- flags ---------------------------------------------------------------------------
-
 ODD = """ -- - ../../x /dev/null / ~ `x` %s {0} [ (?P<a * =1 a=b=c : a.b: :make no.such:make no_such.py:make
 1e400 -1 0 nan inf 1_000 0x10 2%% % -0% 1e-320 , ,,a,, 0/0 """
 USUAL = """
@@ -122,7 +121,6 @@ def test_every_flag_takes_or_refuses_every_value(capsys: pytest.CaptureFixture[s
 
 
 # -- record files ----------------------------------------------------------------------
-
 LINES = [json.dumps(to_json(record)) for record in (*synthetic_run(), *accuracy_run())]
 NUMBERS = (10**400, 2**63, -(2**64), 1e308, -1e308, 5e-324, 0, -1, -0.0, math.nan, math.inf, -math.inf)
 STRANGE = st.one_of(

@@ -61,8 +61,6 @@ def test_a_planted_fault_is_localized_and_its_script_shows_it_and_its_absence(tm
 
 
 # -- --why -----------------------------------------------------------------------------
-
-
 SOURCE = '''
 import torch
 

@@ -47,9 +47,7 @@ def mine(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_models_of_ones_own_run_from_the_current_folder_with_ones_own_optimizer(
-    tmp_path: Path,
-) -> None:
+def test_models_of_ones_own_run_from_the_current_folder_with_ones_own_optimizer(tmp_path: Path) -> None:
     mine(tmp_path)
     folder = tmp_path / "run"
     models = ("--model=my_models:make", "--model=my_models.py:named")

@@ -141,8 +141,6 @@ group = pytest.mark.parametrize("group", [pytest.param(name, marks=_marks(name))
 
 
 # -- endings -------------------------------------------------------------------------
-
-
 @animal
 @pytest.mark.series
 def test_animal(zoo: Ask, name: str) -> None:
@@ -185,8 +183,6 @@ def test_a_model_that_sets_its_own_threads_runs_with_those_asked_for(zoo: Ask) -
 
 
 # -- what is left --------------------------------------------------------------------
-
-
 @group
 def test_the_parent_reports_and_does_not_complain(zoo: Ask, group: str) -> None:
     visit = zoo(group)
@@ -205,8 +201,6 @@ def test_nothing_is_left(zoo: Ask, group: str) -> None:
 
 
 # -- the table -----------------------------------------------------------------------
-
-
 def test_every_animal_has_an_expected_ending() -> None:
     assert list(EXPECTED) == list(animals.ANIMALS)
 

@@ -38,8 +38,6 @@ START_S = 300.0
 
 
 # -- in a run --------------------------------------------------------------------------
-
-
 class Forked:
     """A process that the server forked, with the interface of ``subprocess.Popen`` that a run uses."""
 
@@ -119,8 +117,6 @@ def _server(folder: Path, life: int, settings: Mapping[str, str]) -> str:
 
 
 # -- the server ------------------------------------------------------------------------
-
-
 def serve(path: str, life: int) -> None:
     sys.path[0] = str(ROOT)
     host = importlib.import_module("harness.worker.host")

@@ -45,8 +45,6 @@ def records_of(device: devices.Device, *compilers: str, protocol: Protocol = QUI
 
 
 # -- the device itself ------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("_real_gpu")
 def test_the_allocator_counts_and_a_graph_keeps_its_memory_in_a_pool(
     device: devices.Device, place: torch.device
@@ -65,8 +63,6 @@ def test_the_allocator_counts_and_a_graph_keeps_its_memory_in_a_pool(
 
 
 # -- times ------------------------------------------------------------------------------------
-
-
 class Sleeping(nn.Module):
     """A step of a known time: a kernel that waits, or the host that sleeps."""
 
@@ -115,8 +111,6 @@ def test_a_step_of_a_known_time_is_timed_right(device: devices.Device) -> None:
 
 
 # -- failures ---------------------------------------------------------------------------------
-
-
 def test_who_breaks_the_device_leaves_the_others_their_numbers(device: devices.Device) -> None:
     by_name = records_of(device, "eager", f"{FAULTS}:breaks", "aot_eager")
     assert by_name["breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
@@ -152,8 +146,6 @@ def test_a_forked_worker_opens_the_device_after_a_suites_imports(
 
 
 # -- settings ---------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("_real_gpu")
 def test_tf32_is_off_on_and_put_back_where_a_model_sets_it(place: torch.device) -> None:
     left, right = torch.randn(2, 512, 512, device=place)

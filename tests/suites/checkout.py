@@ -67,8 +67,7 @@ MODELS = {
         "torch.set_default_device('cpu')", "torch.set_default_dtype(torch.float64)", "Path('made').mkdir()"
     ),
     "has_weights": _beginning_with(
-        "import torchvision",
-        "self.inner = torchvision.models.squeezenet1_1(weights='DEFAULT')",
+        "import torchvision", "self.inner = torchvision.models.squeezenet1_1(weights='DEFAULT')"
     ),
     "yolov3": MODEL.format(more="", inputs="['a loop', 'of its own']"),
     "vision_maskrcnn": MODEL.format(more="", inputs="(self.inputs,)")

@@ -32,9 +32,8 @@ CPU = torch.device("cpu")
 Backend = Callable[[Program], Compiled]
 Graph = torch.fx.GraphModule
 
+
 # -- compilers ------------------------------------------------------------------------
-
-
 def scale_one_node(graph: Graph, part: str, factor: float) -> None:
     """Multiplies the first floating result of an op named ``*part*`` by ``factor``, in place."""
     for node in graph.graph.nodes:
@@ -90,8 +89,6 @@ def suite_that(build: Callable[[], Any]) -> Callable[[str], Any]:
 
 
 # -- models --------------------------------------------------------------------------------
-
-
 class Of(nn.Module):
     """What a function makes of the inputs and of its parts. Copies share the function."""
 
@@ -215,7 +212,6 @@ def trainable(module: nn.Module) -> int:
 
 
 # -- sessions -------------------------------------------------------------------------------------
-
 Forward = Callable[..., tuple[Any, Any]]
 Fault = Callable[[Program, Forward], Forward]
 Verdict = tuple[Status, Parity, tuple[str, ...]]
@@ -327,8 +323,6 @@ def every(n: int, first: int = 1, factor: float = 1.5) -> Fault:
 
 
 # -- single steps -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One workload at one precision, with the runs that a session makes of it."""
@@ -387,7 +381,6 @@ def results(variant: Variant, watch: AbstractContextManager[Any] | None = None) 
 
 
 # -- tensors made by hand ------------------------------------------------------------------------
-
 Tensors = dict[str, torch.Tensor]
 
 

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 
 # -- what each wait is for ------------------------------------------------------------------
-
-
 def of_a_session(machine: Accelerator) -> None:
     """First calls, warm-up, rounds, memory of a step."""
     compilers = {"fast": times(machine, 0.5, compile_s=1.0), "replayed": replaying(machine)}
@@ -258,8 +256,6 @@ def test_a_step_that_waits_for_the_device_has_no_time_of_the_device(machine: Acc
 
 
 # -- clocks ----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def readings(machine: Accelerator, monkeypatch: pytest.MonkeyPatch) -> Accelerator:
     for module in (gpu_clock, sessions):
@@ -334,8 +330,6 @@ def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -
 
 
 # -- CUDA graphs that torch skips: its counters are set by hand -----------------------------------
-
-
 REASON = "skipping cudagraphs due to mutated inputs"
 
 

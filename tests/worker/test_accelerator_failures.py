@@ -53,8 +53,6 @@ HEATING_STEPS = 12  # of 30 ms, in three turns of two variants at the end of the
 
 
 # -- values that are overwritten ------------------------------------------------------------
-
-
 def test_a_wrong_first_replay_is_seen_though_later_ones_overwrite_it(machine: Accelerator) -> None:
     ready = opened(machine, {"wrong": replaying(machine, spoil=lambda number: 1.0 if number else 1.5)})
     assert ready.prepare("wrong")[0] is Status.FAIL_ACCURACY
@@ -71,8 +69,6 @@ def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_the_checked_resu
 
 
 # -- memory ---------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_the_pool_of_a_second_candidate_with_graphs_is_unknown(machine: Accelerator) -> None:
     compilers = {"a": replaying(machine, 5000), "b": replaying(machine, 0), "plain": times(machine, 1.0)}
@@ -240,8 +236,6 @@ def test_an_allocator_that_never_settles_is_reported(machine: Accelerator) -> No
 
 
 # -- errors that stay -----------------------------------------------------------------------
-
-
 def breaking(machine: Accelerator, when: Callable[[int], bool]) -> Callable[[Program], Compiled]:
     """A compiler whose step number n leaves the device broken where ``when(n)`` holds."""
     steps = itertools.count()
@@ -377,8 +371,6 @@ def test_the_worker_ends_after_it(machine: Accelerator, monkeypatch: pytest.Monk
 
 
 # -- the engine ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.series
 def test_others_are_measured_by_a_fresh_process_and_in_a_notebook_they_cannot_be(

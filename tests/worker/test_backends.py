@@ -40,8 +40,6 @@ pytestmark = [
 
 
 # -- finding them -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["nonsense", "_dynamo", "", "../measure", "__init__"])
 def test_nothing_else_is_a_backend(name: str) -> None:
     with pytest.raises(LookupError, match="no compiler called"):
@@ -49,8 +47,6 @@ def test_nothing_else_is_a_backend(name: str) -> None:
 
 
 # -- what they compile ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.parametrize("name", [*COMPILERS, INDUCTOR])
 def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None:
@@ -115,8 +111,6 @@ def test_the_control_is_eager_to_the_bit() -> None:
 
 
 # -- TorchScript ----------------------------------------------------------------------------------------
-
-
 class Untypable(nn.Module):
     """Cannot be scripted; takes an input by position and one by name."""
 
@@ -173,8 +167,6 @@ def test_tracing_does_not_count_as_a_step() -> None:
 
 
 # -- counters ----------------------------------------------------------------------------------------------
-
-
 def counted(work: Callable[[], object]) -> dict[str, Any]:
     growth = growing()
     work()
@@ -206,8 +198,6 @@ def test_reaching_the_limit_of_recompilations_is_counted_as_giving_up() -> None:
 
 
 # -- a candidate that did nothing, and one that is inexact on purpose -----------------------------
-
-
 class LeftToEager(nn.Linear):
     """A layer that Dynamo does not capture at all."""
 
@@ -249,8 +239,6 @@ def test_other_candidates_do_not_count() -> None:
 
 
 # -- in a session ---------------------------------------------------------------------------------
-
-
 def approximate(change: Callable[[torch.Tensor], torch.Tensor]) -> Verdict:
     """Of a compiler that is inexact on purpose, and changes outputs so."""
     claims: dict[str, Any] = {"notes": ("first",), "late_notes": lambda: ("late",)}

@@ -43,8 +43,6 @@ def run(of: Program, forward: Any, args: tuple[Any, ...] | None = None) -> Any:
 
 
 # -- inductor's configuration -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("pair", "value"),
     [
@@ -211,8 +209,6 @@ def test_a_setting_in_brackets_that_is_none_is_refused(name: str, says: str) -> 
 
 
 # -- shapes, breaks, fusers ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("option", ["dynamic_shapes", "dynamic_batch"])
 def test_another_batch_is_no_recompilation_where_it_may_change(option: str) -> None:
     given = inference(nn.Linear(8, 4), torch.ones(6, 8)).variant().program
@@ -311,8 +307,6 @@ def test_a_context_round_the_step_holds_in_its_forward_and_its_backward() -> Non
 
 
 # -- regions -------------------------------------------------------------------------------------------
-
-
 class Stack(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -349,8 +343,6 @@ def test_equal_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 # -- what can be used -----------------------------------------------------------------------------------
-
-
 def test_any_name_that_torch_knows_is_a_compiler() -> None:
     asked = program()
     compiled = load_backend("aot_eager_default_partitioner")(asked)

@@ -25,8 +25,6 @@ HERE = Environment(name="here", python="python", asked="here")
 
 
 # -- a workload -----------------------------------------------------------------
-
-
 class Model(nn.Module):
     """Linear and normalized; another version may have another ``eps``, or change its output and input."""
 
@@ -106,8 +104,6 @@ def test_complex_buffers_travel(tmp_path: Path) -> None:
 
 
 # -- two sessions ---------------------------------------------------------------
-
-
 def job(mode: Mode = Mode.TRAINING, dtype: str = "float32", **protocol: Any) -> Job:
     settings = Protocol(min_sample_s=0.0, threads=1, **protocol)
     return make_job(mode=mode, dtype=dtype, candidates=(), protocol=settings, environments=(HERE,))

@@ -114,8 +114,6 @@ def test_a_step_ends_with_the_callers_optimizer(optimizer: Any) -> None:
 
 
 # -- what is refused, in one sentence that names the argument ---------------------------------------
-
-
 MEASURED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"compilers": []}, "compilers: it is empty; give at least one compiler"),
     ({"compilers": [3]}, "compilers: 3 is neither a name nor a function"),
@@ -144,10 +142,7 @@ MEASURED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"loss": 3}, "loss: it must be a function of (output, target), not of type int"),
     ({"loss": nn.MSELoss}, "loss: it must be a function of (output, target), not the class MSELoss"),
     ({"dropout": "none"}, "dropout: there is no treatment called 'none'"),
-    (
-        {"optimizer": 3},
-        "optimizer: it must be a name or a function, such as torch.optim.AdamW",
-    ),
+    ({"optimizer": 3}, "optimizer: it must be a name or a function, such as torch.optim.AdamW"),
     ({"optimizer": "lion"}, "optimizer: there is no optimizer called 'lion'"),
     ({"extras": Extras(allocator="jemalloc")}, "extras.allocator: needs a worker process"),
     ({"extras": Extras(compile_runs=1)}, "extras.compile_runs: needs a worker process"),

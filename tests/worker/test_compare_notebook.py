@@ -46,8 +46,6 @@ def timed() -> Result:
 
 
 # -- what is accepted ---------------------------------------------------------
-
-
 def test_torchs_own_words_for_precision_and_device() -> None:
     torch.manual_seed(0)  # another model's mean may be so near to zero that it cannot be judged
     asked: dict[str, Any] = {"dtype": torch.bfloat16, "device": torch.device("cpu"), "protocol": QUICK}
@@ -58,8 +56,6 @@ def test_torchs_own_words_for_precision_and_device() -> None:
 
 
 # -- compilers of one's own ---------------------------------------------------
-
-
 def test_functions_of_the_notebook_are_compilers_and_are_called() -> None:
     called: list[int] = []
 
@@ -116,8 +112,6 @@ def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path)
 
 
 # -- the result ---------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
     assert len(timed) == 3
@@ -188,8 +182,6 @@ def test_with_a_folder_the_log_is_kept_and_named(tmp_path: Path) -> None:
 
 
 # -- progress -----------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_progress_in_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     compare(mlp(), torch.randn(4, 8), compilers=[refuses, "eager"], protocol=FEW, progress=True)
@@ -232,8 +224,6 @@ def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: pytest.M
 
 
 # -- what belongs to the caller -----------------------------------------------
-
-
 def settings() -> list[object]:
     backends = torch.backends
     return [

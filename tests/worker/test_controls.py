@@ -140,8 +140,6 @@ def test_a_pass_says_how_fine_it_is() -> None:
 
 
 # -- the table of figures -------------------------------------------------------------------------
-
-
 def status_of(file: Path) -> Status:
     """Of a compiler whose loss and gradients are 2 % too large, with its figures in ``file``."""
     compilers = {"wrong": with_fault(changing(loss=1.02))}
@@ -174,8 +172,6 @@ def test_a_table_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None
 
 
 # -- where eager's own results allow no judgment --------------------------------------------------
-
-
 @pytest.mark.parametrize(("dtype", "scaled"), sampled(3, ("float16", "amp_float16"), (True, False)))
 @pytest.mark.series
 def test_small_gradients_of_float16_are_judged_at_a_scale(

@@ -104,8 +104,6 @@ def test_a_whole_conversation_with_a_model_that_prints(worker: WorkerProcess, tm
 
 
 # -- the loop, in this process ---------------------------------------------------------------
-
-
 def test_every_reply_is_one_line_of_strict_json() -> None:
     """NaN, line breaks and lone surrogates among them."""
     calls = [
@@ -124,8 +122,6 @@ def test_every_reply_is_one_line_of_strict_json() -> None:
 
 
 # -- one job by hand ------------------------------------------------------------------------------
-
-
 def job_file(folder: Path, of: Job) -> Path:
     path = folder / "job.json"
     path.write_text(json.dumps(to_json(of)), encoding="utf-8")

@@ -373,8 +373,6 @@ def test_a_script_for_a_device_that_is_not_there_says_so(
 
 
 # -- clocks and throttling, read between the samples ----------------------------------------------
-
-
 @pytest.mark.parametrize(("newer", "reason"), [(True, "power cap"), (False, "software temperature limit")])
 def test_reasons_come_from_the_call_that_there_is(reason: str, *, newer: bool) -> None:
     assert Gpu(pynvml(newer=newer), None).throttle_reasons() == (reason,)

@@ -67,8 +67,6 @@ def branches() -> Workload:
 
 
 # -- balance ------------------------------------------------------------------------------
-
-
 def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> None:
     torch.manual_seed(0)
     module = Branches(0.001)
@@ -199,8 +197,6 @@ def test_an_embedding_that_is_also_the_last_product_does_not_make_the_softmax_on
 
 
 # -- directions ---------------------------------------------------------------------------
-
-
 def synthetic() -> tuple[Truth, torch.Tensor]:
     """An output x + 0.02 y, whose second part has 2 % of its size."""
     x, y = drawn(20000, 1), drawn(20000, 2)
@@ -269,8 +265,6 @@ def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> N
 
 
 # -- through the whole check ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("fault", "dtype"), sampled(6, (every(2), every(3), baked_weight), REDUCED))
 @pytest.mark.slow
 def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str) -> None:

@@ -64,8 +64,6 @@ def test_the_check_sees_what_stays_on_the_cpu(
 
 
 # -- seeds ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("suite", "name"),
     [

@@ -57,7 +57,7 @@ def test_bits_tell_results_apart_and_names_too() -> None:
     ones, more = torch.ones(3), torch.ones(3) + 2e-7
     assert bits_of({"output": ones}) == bits_of({"output": ones.clone()})
     others: list[dict[str, torch.Tensor]] = [
-        *({"output": more}, {"loss": ones}, {"output": torch.ones(3, dtype=torch.float64)}, {}),
+        *({"output": more}, {"loss": ones}, {"output": torch.ones(3, dtype=torch.float64)}, {})
     ]
     assert len({bits_of({"output": ones}), *map(bits_of, others)}) == 5
 

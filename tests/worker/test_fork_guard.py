@@ -74,8 +74,6 @@ def test_a_fork_that_cannot_open_its_device_is_replaced_by_a_new_interpreter(
 
 
 # -- what a host imports --------------------------------------------------------------------------
-
-
 def printed(*words: str) -> str:
     """By a new Python, which ends well."""
     done = ran(sys.executable, *words, cwd=ROOT)

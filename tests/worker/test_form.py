@@ -75,8 +75,6 @@ def test_random_numbers_that_eager_does_not_draw_are_a_note() -> None:
 
 
 # -- planted: the values are right, and the memory is wrong ----------------------------------------------
-
-
 def planted(kind: str, mode: Mode = Mode.INFERENCE, **protocol: Any) -> Verdict:
     fault = Fault()
     compilers = {"planted": compile_with(fault)}

@@ -55,8 +55,6 @@ def by_transformers(of: Workload) -> torch.Tensor:
 
 
 # -- what is generated ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore")  # of generate's settings
 def test_the_tokens_are_those_of_transformers(name: str) -> None:
@@ -143,8 +141,6 @@ def test_other_precisions(name: str) -> None:
 
 
 # -- compiled ------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
@@ -165,8 +161,6 @@ def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
 
 
 # -- built ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_it_can_be_built_without_memory(name: str) -> None:
     with torch.device("meta"):
@@ -207,8 +201,6 @@ def test_transformers_without_static_layers_are_refused_in_a_sentence(
 
 
 # -- in a session --------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), [("llama", "float32"), ("whisper", "bfloat16")])
 def test_a_session_times_both_parts(name: str, dtype: str) -> None:

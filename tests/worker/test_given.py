@@ -43,8 +43,6 @@ def remarks(record: Record) -> tuple[str, ...]:
 
 
 # -- compiled already ---------------------------------------------------------
-
-
 def compiled(model: nn.Module) -> nn.Module:
     return torch.compile(model, backend="eager")  # type: ignore[return-value]
 
@@ -125,8 +123,6 @@ def test_what_cannot_be_unwrapped_is_refused(warm: bool) -> None:
 
 
 # -- modes --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_mode_follows_the_module(training: bool) -> None:
     model = nn.Linear(8, 4).train(training)
@@ -153,8 +149,6 @@ def test_published_weights_are_not_for_a_model_of_ones_own() -> None:
 
 
 # -- losses -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "loss", [functional.cross_entropy, nn.CrossEntropyLoss(), lambda o, t: (o - t).sum()]
 )
@@ -205,8 +199,6 @@ def test_an_output_of_which_no_loss_can_be_made_is_named(output: Any, says: str)
 
 
 # -- inputs -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
@@ -276,8 +268,6 @@ def test_inputs_that_are_no_arguments_of_the_forward_are_said() -> None:
 
 
 # -- precisions ---------------------------------------------------------------
-
-
 def test_a_model_in_another_precision_than_asked_for_is_said() -> None:
     failure = known(record_of(nn.Linear(8, 4).bfloat16(), torch.randn(6, 8).bfloat16()).failure)
     assert "the model's parameters are bfloat16 and the precision is float32" in failure.message
@@ -356,8 +346,6 @@ def test_why_nothing_reached_a_compiler_is_said() -> None:
 
 
 # -- dropout and other random numbers: neutralized, or named --------------------------------------
-
-
 def checked(model: nn.Module, compiler: Any = "dynamo_eager", **more: Any) -> Record:
     return record_of(model, torch.randn(32, 16), compilers=compiler, **more)
 

@@ -35,9 +35,8 @@ from tests.worker.planted import (
     with_fault,
 )
 
+
 # -- copies of models ---------------------------------------------------------------------
-
-
 class Hooked(nn.Module):
     """Only the hook uses ``scale``, and what the forward returns is what the hook keeps."""
 
@@ -133,9 +132,9 @@ def test_what_the_copies_would_share_is_refused_in_a_sentence() -> None:
 
 
 PUT_BACK = "where a check begins anew, it is put back"
+
+
 # -- state ----------------------------------------------------------------------------------
-
-
 class Stateful(nn.Module):
     def __init__(self, state: Any, step: Callable[[Any, torch.Tensor], Any]) -> None:
         super().__init__()
@@ -210,8 +209,6 @@ def test_a_model_whose_state_changes_no_result_is_left_alone() -> None:
 
 
 # -- objects that are given ------------------------------------------------------------------
-
-
 class Slotted:
     __slots__ = ("__dict__", "x")
     x: torch.Tensor
@@ -315,8 +312,6 @@ def test_what_cannot_be_copied_is_refused_in_a_sentence() -> None:
 
 
 # -- what is returned --------------------------------------------------------------------------
-
-
 def output_of(value: Any) -> Callable[..., Any]:
     return lambda x, line: (line(x), value(line(x).detach()))
 

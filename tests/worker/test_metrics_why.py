@@ -37,8 +37,6 @@ def number(value: object) -> float:
 
 
 # -- explanations --------------------------------------------------------------------------------
-
-
 def broken(x: torch.Tensor, factor: int) -> torch.Tensor:
     y = torch.sin(x)
     print("in the middle")
@@ -148,8 +146,6 @@ def test_at_most_so_many_reasons() -> None:
 
 
 # -- traces --------------------------------------------------------------------------------------
-
-
 def test_the_kernels_that_changed_most_come_first() -> None:
     eager = {f"k{i}": 1.0 for i in range(20)} | {"mm": 5.0, "gone": 2.0}
     compiled = {f"k{i}": 1.0 for i in range(20)} | {"mm": 1.5, "fused": 3.0}
@@ -192,8 +188,6 @@ def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytes
 
 
 # -- disturbances --------------------------------------------------------------------------------
-
-
 def test_stolen_time_is_read_or_unknown() -> None:
     assert disturbance.stolen_s("cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1 2") == 2.5
     assert disturbance.stolen_s("cpu  0 0 0 0 0 0 0 0 0 0\n") is None
@@ -201,8 +195,6 @@ def test_stolen_time_is_read_or_unknown() -> None:
 
 
 # -- what metrics may not do ---------------------------------------------------------------------
-
-
 def module_that(**names: Any) -> ModuleType:
     module = ModuleType("made_up")
     vars(module).update(names)

@@ -60,8 +60,6 @@ def with_relu() -> Workload:
 
 
 # -- FLOPs ---------------------------------------------------------------------------------------
-
-
 def test_a_layers_flops_by_hand() -> None:
     product = 2 * BATCH * IN * OUT
     assert counted(linear(), Mode.INFERENCE, flops=flops) == {"flops_per_step": product}
@@ -101,8 +99,6 @@ def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: p
 
 
 # -- activations and items -----------------------------------------------------------------------
-
-
 def test_what_a_forward_keeps_beside_its_inputs() -> None:
     # the ReLU's output, for its own backward and for the second layer's: one storage
     metrics = counted(with_relu(), Mode.TRAINING, activations=activations)
@@ -127,8 +123,6 @@ def test_items(inputs: list[torch.Tensor], new_tokens: int | None, expected: obj
 
 
 # -- peaks ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "tflop_per_s"),
     [
@@ -206,8 +200,6 @@ def test_loading_a_kernel_of_a_gpu_takes_nothing_of_the_budget(monkeypatch: pyte
 
 
 # -- energy --------------------------------------------------------------------------------------
-
-
 def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
     joules, seconds = [0.0], [0.0]
 
@@ -242,8 +234,6 @@ def test_energy_is_asked_for_and_measured_in_the_first_process(
 
 
 # -- traffic --------------------------------------------------------------------------------------
-
-
 FLOAT = 4  # bytes
 
 
@@ -270,8 +260,6 @@ def test_the_speed_of_the_memory_is_of_this_world() -> None:
 
 
 # -- peak memory of a step ------------------------------------------------------------------------
-
-
 MIB = 1 << 20
 
 

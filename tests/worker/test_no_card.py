@@ -100,8 +100,6 @@ def test_inductor_says_what_is_missing(
 
 
 # -- tests/gpu --------------------------------------------------------------------------------------
-
-
 def test_a_warning_is_no_error_in_tests_on_a_card() -> None:
     """Elsewhere it is one. On a card, inductor warns of TF32 in each product of float32."""
     marks: list[pytest.MarkDecorator] = []

@@ -65,8 +65,6 @@ def test_it_was_executed_in_order_and_shows_tables_and_pictures() -> None:
 
 
 # -- examples/own_models.py -----------------------------------------------------------------------
-
-
 PAGE = NOTEBOOK.parents[1] / "examples" / "README.md"
 
 

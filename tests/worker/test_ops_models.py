@@ -213,8 +213,6 @@ def test_the_parts_of_a_wrapped_weight_are_its_state() -> None:
 
 
 # -- through a session --------------------------------------------------------------
-
-
 def session_of(name: str, candidate: str) -> Session:
     protocol = Protocol(min_sample_s=0.01, threads=1)
     job = replace(make_job(candidates=(candidate,), protocol=protocol), case=operation(name))

@@ -277,8 +277,6 @@ def test_a_compilation_for_other_data_is_reported() -> None:
 
 
 # -- the data -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["mlp", "conv", "tokens", "attention"])
 def test_every_weight_changes_in_eager_and_in_fp64_alike_and_comes_back(name: str, dtype: str) -> None:

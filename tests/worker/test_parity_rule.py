@@ -117,8 +117,6 @@ def test_a_lost_row_of_an_output_is_judged_by_its_worst_part() -> None:
 
 
 # -- what is not judged --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [1e-12, 0.0])
 def test_where_eager_has_no_digit_garbage_fails_alone(size: float) -> None:
     """A bias before a normalization: its gradient is zero in theory."""
@@ -163,8 +161,6 @@ def test_fp64_that_is_another_computation_is_left_out() -> None:
 
 
 # -- form ---------------------------------------------------------------------------------------------
-
-
 def test_names_shapes_types_and_devices_must_be_eagers() -> None:
     eager = {"output": drawn(8).float()}
     cases: dict[str, Tensors] = {
@@ -238,8 +234,6 @@ def test_a_mask_that_is_another_number_in_fp64_is_no_error_and_hides_none_in_its
 
 
 # -- figures --------------------------------------------------------------------------------------------
-
-
 def test_nothing_depends_on_the_size_of_everything() -> None:
     exact = {"output": drawn(4096), "gradient.w": 0.01 * drawn(4096, 1), "gradient.k": 1e-12 * drawn(64, 2)}
     rows = []
@@ -275,8 +269,6 @@ def test_the_rule_has_two_names() -> None:
 
 
 # -- the rank -------------------------------------------------------------------------------------------
-
-
 DATA, DRAWS = 1 + NEIGHBORS, RUNS * (1 + NEIGHBORS)
 
 
@@ -364,8 +356,6 @@ def test_a_fault_beside_kinks_is_found(rate: float, fault: float, power: float) 
 
 
 # -- the published rule: allclose, else the RMS error against m times eager's, else the cosine ----
-
-
 TRAINING, INFERENCE = Mode.TRAINING, Mode.INFERENCE
 
 

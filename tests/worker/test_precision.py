@@ -83,8 +83,6 @@ def test_a_certain_gpu_is_made_the_processs_own(
 
 
 # -- settings that a model changes --------------------------------------------------------------
-
-
 @pytest.fixture
 def settled() -> Iterator[None]:
     settle(torch.device("cpu"))
@@ -126,8 +124,6 @@ def test_what_a_model_sets_is_put_back_and_reported(change: Callable[[], None], 
 
 
 # -- in sessions ----------------------------------------------------------------------------------
-
-
 def test_results_of_another_environment_come_to_the_device(tmp_path: Path) -> None:
     of = workload("mlp")
     truth = truth_of({"output": drawn(8)}, {"output": drawn(8), "mask": torch.ones(2, dtype=torch.bool)})
@@ -184,14 +180,8 @@ def test_tf32_is_switched_in_steps_only_where_variants_differ() -> None:
 
 
 # -- operations without an fp64 kernel ------------------------------------------------------------
-
-
 ENDS = torch.tensor([2, 2, 5], dtype=torch.int32)  # the second group is empty
-SHAPES = {
-    "rows": ((8, 8), (3, 8, 16)),
-    "columns": ((3, 16, 8), (8, 8)),
-    "inner": ((16, 8), (8, 24)),
-}
+SHAPES = {"rows": ((8, 8), (3, 8, 16)), "columns": ((3, 16, 8), (8, 8)), "inner": ((16, 8), (8, 24))}
 
 
 @pytest.mark.skipif(not hasattr(torch, "_grouped_mm"), reason="this torch has no grouped products")

@@ -38,8 +38,6 @@ def opened(of: Job, **planted: Backend) -> Session:
 
 
 # -- the whole of it -----------------------------------------------------------------------
-
-
 def test_a_model_is_measured_without_what_torch_2_0_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(tensor: torch.Tensor) -> int:
         raise AttributeError("'Parameter' object has no attribute 'nbytes'")
@@ -117,8 +115,6 @@ def test_samples_are_as_long_as_asked() -> None:
 
 
 # -- copies -------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_variants_have_copies_of_their_own() -> None:
     ready = opened(job("norm"))
@@ -150,8 +146,6 @@ def test_the_seed_decides_the_weights() -> None:
 
 
 # -- compilers that go wrong ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
 @pytest.mark.series
 def test_one_operation_off_by_a_hundredth_fails_accuracy(mode: Mode) -> None:
@@ -234,8 +228,6 @@ def test_a_tolerance_of_the_case_is_the_field_rules() -> None:
 
 
 # -- warm-up: how long it lasts, and whether its last round counts --------------------------------
-
-
 class Compiling:
     """Stands for ``Recompilations``: in round i something was compiled where ``rounds`` holds i."""
 

@@ -55,8 +55,6 @@ def at_call(number: int, error: BaseException) -> Callable[[torch.Tensor], torch
 
 
 # -- loading -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("build", "status", "message"),
     [
@@ -79,7 +77,6 @@ def test_training_needs_a_loss() -> None:
 
 
 # -- eager -------------------------------------------------------------------------------------
-
 OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 1 EiB"
 
 
@@ -138,8 +135,7 @@ def test_without_an_fp64_run_eager_is_the_reference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "status"),
-    [(0.0, Status.PASS), (1e-5, Status.PASS), (1.0, Status.EAGER_TWO_RUNS_DIFFER)],
+    ("step", "status"), [(0.0, Status.PASS), (1e-5, Status.PASS), (1.0, Status.EAGER_TWO_RUNS_DIFFER)]
 )
 def test_runs_of_eager_that_differ(step: float, status: Status) -> None:
     drift: list[float] = []
@@ -223,8 +219,6 @@ def test_candidates_do_not_use_up_each_others_limit_of_recompilations() -> None:
 
 
 # -- rounds --------------------------------------------------------------------------------------------
-
-
 class Counting(nn.Module):
     """Has a Python number that Dynamo guards on, another one in every step."""
 

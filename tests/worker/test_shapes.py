@@ -88,8 +88,6 @@ def test_a_stream_begins_with_the_first_buffers_where_compiling_has_run_the_mode
 
 
 # -- several batches in one step ------------------------------------------------------------------
-
-
 DYNAMIC = CompilerOptions(dynamic_batch=True)
 
 
@@ -153,8 +151,6 @@ def test_the_record_has_the_batch_that_was_built() -> None:
 
 
 # -- a start-up race: what a process loads and stores, with torch's own files --------------------------
-
-
 def racing(candidate: str, start: str, stored: Path, *, accuracy: bool = False) -> Job:
     protocol = Protocol(performance=False, accuracy=accuracy, start=start, stored=str(stored), threads=1)
     return make_job(mode=Mode.INFERENCE, candidates=(candidate,), protocol=protocol)

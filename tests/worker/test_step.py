@@ -22,8 +22,6 @@ def variant_of(work: Workload, dtype: str = "float32", mode: Mode = Mode.INFEREN
 
 
 # -- seeds ---------------------------------------------------------------------------------
-
-
 def test_seeding_covers_numpy_and_seeds_larger_than_it_takes() -> None:
     import numpy as np
 
@@ -34,8 +32,6 @@ def test_seeding_covers_numpy_and_seeds_larger_than_it_takes() -> None:
 
 
 # -- nested values ----------------------------------------------------------------------------
-
-
 class Pair(NamedTuple):
     left: Any
     right: Any
@@ -81,8 +77,6 @@ def test_a_copy_shares_nothing_and_keeps_what_wants_a_gradient() -> None:
 
 
 # -- copies of modules --------------------------------------------------------------------------------
-
-
 class Mixed(nn.Module):
     """Parameters and buffers of every kind, one of them tied, one shared."""
 
@@ -137,8 +131,6 @@ def test_the_fp64_copy_has_the_weights_and_inputs_that_are_timed() -> None:
 
 
 # -- the step -------------------------------------------------------------------------------------------
-
-
 class _Moved(nn.Linear):
     """Notes the type that it has when it is moved, and how many copies were made of its weight before."""
 
@@ -240,8 +232,6 @@ def test_every_forward_has_its_own_code() -> None:
 
 
 # -- restoring --------------------------------------------------------------------------------------------
-
-
 class Restless(nn.Module):
     """Changes its input, a counter and a buffer's very object in every step."""
 
@@ -288,8 +278,6 @@ def test_sparse_gradients_are_compared_as_dense_ones() -> None:
 
 
 # -- sizes --------------------------------------------------------------------------------------------------
-
-
 def test_persistent_bytes_count_every_storage_once() -> None:
     x = torch.ones(5, 4)
     work = Workload(module=Mixed(), args=(x,), target=torch.zeros(3, dtype=torch.int64))

@@ -214,8 +214,6 @@ def test_bad_input_ends_in_one_sentence(
 
 
 # -- study A --------------------------------------------------------------------------------------
-
-
 def run(folder: Path, *flags: str) -> int:
     return main(["training-time", "--quick", "--device=cpu", f"--output-dir={folder}", *flags])
 

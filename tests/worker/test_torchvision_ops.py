@@ -98,11 +98,7 @@ def run(program: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "loads"),
-    [
-        (LIBRARY.format(schema=SCHEMA), True),
-        (None, False),
-        ("raise OSError('undefined symbol')", False),
-    ],
+    [(LIBRARY.format(schema=SCHEMA), True), (None, False), ("raise OSError('undefined symbol')", False)],
 )
 def test_operators_are_defined_where_the_extension_does_not_load_and_else_left_alone(
     tmp_path: Path, content: str | None, *, loads: bool
@@ -140,8 +136,6 @@ def test_a_torchvision_that_cannot_be_used_is_one_sentence(
 
 
 # -- transformers ---------------------------------------------------------------------------------
-
-
 NEW = {
     "FooForMaskedLM": "models.foo.modeling_foo",
     "TFFooForMaskedLM": "models.foo.modeling_tf_foo",

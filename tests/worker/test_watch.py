@@ -171,8 +171,6 @@ def test_eager_takes_more_steps_only_where_they_may_explain_a_change(n: int, *, 
 
 
 # -- by itself ------------------------------------------------------------------------------------
-
-
 def watching(values: torch.Tensor, spread: float = 0.0, **more: torch.Tensor) -> tuple[Watch, Any]:
     watch, variant = Watch(), Mock(rewinds=False, drifts=False)
     results = {"output": values, **more}

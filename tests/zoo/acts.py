@@ -42,8 +42,6 @@ class Countdown:
 
 
 # -- exceptions --------------------------------------------------------------------
-
-
 def bite() -> NoReturn:
     raise RuntimeError("the animal bites")
 
@@ -72,8 +70,6 @@ def imports(name: str) -> Act:
 
 
 # -- ways to end ---------------------------------------------------------------------
-
-
 def segfault() -> None:
     ctypes.string_at(0)
 
@@ -91,8 +87,6 @@ def exit_politely() -> NoReturn:
 
 
 # -- ways to stay --------------------------------------------------------------------
-
-
 def hang() -> None:
     time.sleep(3600)
 
@@ -120,8 +114,6 @@ def hang_at_exit() -> None:
 
 
 # -- other processes -----------------------------------------------------------------
-
-
 def leave_a_child() -> None:
     subprocess.Popen(["sleep", "3600"])  # noqa: S607
 
@@ -151,8 +143,6 @@ def fork_and_go_on() -> None:
 
 
 # -- memory --------------------------------------------------------------------------
-
-
 def eat_memory() -> None:
     eaten = []
     while True:
@@ -168,8 +158,6 @@ def feed_children() -> None:
 
 
 # -- output --------------------------------------------------------------------------
-
-
 def print_garbage() -> None:
     """Eight megabytes of replies that are none, random bytes and escape sequences."""
     for _ in range(32):
@@ -209,7 +197,6 @@ def write_everywhere() -> None:
 
 
 # -- what the parent reads -------------------------------------------------------------
-
 SEEN_S = 1.2  # the parent looks at the page every half second
 
 
@@ -271,8 +258,6 @@ def print_a_gigabyte() -> None:
 
 
 # -- what belongs to everybody -------------------------------------------------------
-
-
 def change_the_process() -> None:
     os.chdir(tempfile.gettempdir())
     os.environ.clear()

@@ -55,8 +55,6 @@ def build(case: Case) -> Workload:
 
 
 # -- single animals ------------------------------------------------------------------
-
-
 def _raises_in_compiler(x: torch.Tensor) -> torch.Tensor:
     import torch
 

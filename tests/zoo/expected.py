@@ -256,10 +256,7 @@ def label_of(name: str) -> str:
 
 def table() -> str:
     """The table of ``tests/zoo/README.md``, in Markdown."""
-    lines = [
-        "| model | what it does | `eager` (A/A control) | `aot_eager` | test |",
-        "|---|---|---|---|---|",
-    ]
+    lines = ["| model | what it does | `eager` (A/A control) | `aot_eager` | test |", "|---|---|---|---|---|"]
     for name, fault in EXPECTED.items():
         ends = " | ".join(_words(ending) for ending in fault.endings.values())
         lines.append(f"| {label_of(name)} | {fault.what} | {ends} | `test_animal[{label_of(name)}]` |")
