@@ -276,6 +276,7 @@ class Overtaking:
 class StartForm:
     """The ``n`` races (``--start-up``) of a candidate that began alike. Seconds count from the built model.
 
+    Or its streams of ``--shapes``, whose steps are calls. ``speedup``: eager's time for all steps / its own.
     ``after``: steps -> seconds, where every race has so many steps. ``curve``: of each step, geometric means.
     ``settled``: the number of the first step that is as fast as later ones, the seconds until its end, and
     the time of a settled step.
@@ -291,26 +292,9 @@ class StartForm:
     step_s: float
     stored_bytes: float | None
     overtaking: Overtaking | None  # None for eager, and if it cannot be known
-    status: Status  # of the parity of what was loaded
-    failure: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeForm:
-    """The ``n`` streams (``--shapes``) of a candidate or of eager, with compilation in all times.
-
-    ``speedup``: eager's total / its own. ``settled_ms``: mean of the second half of the calls.
-    """
-
-    comparison: Comparison
-    start: str
-    n: int
-    calls: int
-    total: Typical
-    speedup: Typical | None
+    speedup: Typical | None  # of streams, as the next
     recompiles: float | None
-    settled_ms: float
-    status: Status
+    status: Status  # of the parity of what was loaded
     failure: str
 
 
@@ -385,7 +369,7 @@ class Summary:
     compile_starts: tuple[CompileStart, ...] = ()
     compile_pairs: tuple[CompilePair, ...] = ()
     start_forms: tuple[StartForm, ...] = ()
-    shape_forms: tuple[ShapeForm, ...] = ()
+    shape_forms: tuple[StartForm, ...] = ()
     curves: tuple[Curve, ...] = ()
     figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)
 

@@ -20,7 +20,7 @@ from runner.analysis.comparison import STEADINESS, Comparison, GroupSummary, Mea
 from runner.analysis.environments import across_environments, averages_across, is_compiled, is_eager_of
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.findings import findings
-from runner.analysis.start_up.forms import shape_forms, start_forms
+from runner.analysis.start_up.forms import start_forms
 from runner.analysis.statistics import (
     coefficient_of_variation,
     false_discovery,
@@ -66,8 +66,8 @@ def summarize(records: Sequence[Record]) -> Summary:
         ratios=compiler_ratios(pairs),
         compile_starts=compile_starts(comparisons),
         compile_pairs=compile_pairs(comparisons),
-        start_forms=start_forms(comparisons),
-        shape_forms=shape_forms(comparisons),
+        start_forms=start_forms(c for c in comparisons if not c.record.job.extras.shapes),
+        shape_forms=start_forms(c for c in comparisons if c.record.job.extras.shapes),
         curves=curves(comparisons),
     )
 

@@ -27,7 +27,6 @@ from runner.analysis.comparison import (
     EnvironmentAverage,
     Generation,
     GroupSummary,
-    ShapeForm,
     StartForm,
     Summary,
 )
@@ -138,11 +137,10 @@ def _compile_pair(pair: CompilePair) -> dict[str, Any]:
     }
 
 
-def _form(form: StartForm | ShapeForm) -> dict[str, Any]:
+def _form(form: StartForm) -> dict[str, Any]:
     """The fields of a form of the start-up race, or of a stream of shapes, but its curve: records have it."""
     values = {field.name: getattr(form, field.name) for field in fields(form)[1:] if field.name != "curve"}
-    if isinstance(form, StartForm):
-        values["after"] = {str(step): seconds for step, seconds in form.after.items()}
+    values["after"] = {str(step): seconds for step, seconds in form.after.items()}
     return {"job": form.comparison.record.job.key, "candidate": form.comparison.record.candidate, **values}
 
 

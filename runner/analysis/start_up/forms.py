@@ -6,20 +6,17 @@ from the built model. The streams of ``--shapes``: how long each candidate takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from statistics import fmean, median
-from typing import TypeVar
+from statistics import median
 
 from harness.declared import finite
-from harness.schema import EAGER_START, Compilation
-from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, ShapeForm, StartForm
+from harness.schema import EAGER_START, SIZES, Compilation
+from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, StartForm
 from runner.analysis.estimate import BreakEven, PairedEstimate
 from runner.analysis.verdicts.compiling import break_even, typical_of
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
-
-Form = TypeVar("Form", StartForm, ShapeForm)
 
 Members = Mapping[int, Compilation]
 """Round -> the process whose steps are timed."""
@@ -27,30 +24,18 @@ Races = Mapping[int, tuple[float, ...]]
 """Round -> seconds from the beginning to the end of each step."""
 
 
-def start_forms(comparisons: Sequence[Comparison]) -> tuple[StartForm, ...]:
-    """The forms of each candidate, in the order in which they were raced. Candidates share eager's race."""
-    return _forms([c for c in comparisons if not c.record.job.extras.shapes], _start_form)
-
-
-def shape_forms(comparisons: Sequence[Comparison]) -> tuple[ShapeForm, ...]:
-    """The streams of each candidate. Candidates of a job share eager's."""
-    return _forms([c for c in comparisons if c.record.job.extras.shapes], _shape_form)
-
-
-def _forms(
-    comparisons: Sequence[Comparison], form_of: Callable[[Comparison, str, Members, Members], Form]
-) -> tuple[Form, ...]:
-    """Of each candidate and start, beside eager's processes. Eager once for a job and environment."""
-    forms: list[Form] = []
+def start_forms(comparisons: Iterable[Comparison]) -> tuple[StartForm, ...]:
+    """The forms of each candidate, in their order. Candidates of a job share eager's processes."""
+    forms: list[StartForm] = []
     for comparison in comparisons:
         starts = _by_start(comparison)
         eager = starts.get(EAGER_START, {})
-        forms += [form_of(comparison, start, members, eager) for start, members in starts.items()]
+        forms += [_start_form(comparison, start, members, eager) for start, members in starts.items()]
     eagers = {_race(form): form for form in reversed(forms) if form.start == EAGER_START}
     return tuple(form for form in forms if form.start != EAGER_START or form is eagers[_race(form)])
 
 
-def _race(form: StartForm | ShapeForm) -> tuple[str, str]:
+def _race(form: StartForm) -> tuple[str, str]:
     return form.comparison.record.job.key, form.comparison.record.env
 
 
@@ -71,7 +56,10 @@ def _ends(members: Members) -> dict[int, tuple[float, ...]]:
 
 
 def _start_form(comparison: Comparison, start: str, members: Members, eager: Members) -> StartForm:
-    ends, processes = _ends(members), [*members.values()]
+    ends, processes, theirs = _ends(members), [*members.values()], _ends(eager)
+    ratios = [theirs[n][-1] / own[-1] for n, own in ends.items() if len(theirs.get(n, ())) == len(own)]
+    counts = [finite(process.metrics.get("recompiles")) for process in processes]
+    again = [count for count in counts if count is not None and start == SIZES]
     least = min(map(len, ends.values()))
     stored = [process.stored_bytes for process in processes if process.stored_bytes is not None]
     settled = {number: settled_step(race) for number, race in ends.items()}
@@ -86,7 +74,9 @@ def _start_form(comparison: Comparison, start: str, members: Members, eager: Mem
         settled_s=typical_of([ends[number][step - 1] for number, step in settled.items()]),
         step_s=typical_of([settled_s(race) for race in ends.values()]).value,
         stored_bytes=median(stored) if stored else None,
-        overtaking=None if start == EAGER_START else overtaking(ends, _ends(eager), comparison.estimate),
+        overtaking=None if start == EAGER_START else overtaking(ends, theirs, comparison.estimate),
+        speedup=typical_of(ratios) if ratios and start == SIZES else None,
+        recompiles=median(again) if again else None,
         status=wrong.status,
         failure=wrong.failure,
     )
@@ -144,26 +134,3 @@ def crossing(form: Sequence[float], eager: Sequence[float]) -> int | None:
 def beyond_steps(ends: Sequence[float]) -> float:
     """Seconds that the first steps take beyond as many settled ones: what the start costs."""
     return ends[-1] - len(ends) * settled_s(ends)
-
-
-# -- streams of changing shapes ------------------------------------------------------
-
-
-def _shape_form(comparison: Comparison, start: str, members: Members, eager: Members) -> ShapeForm:
-    each = [*members.values()]
-    own, theirs = ({n: sum(p.first_calls_s) for n, p in side.items()} for side in (members, eager))
-    ratios = [theirs[n] / own[n] for n in own if n in theirs]
-    again = [count for p in each if (count := finite(p.metrics.get("recompiles"))) is not None]
-    is_eager, wrong = start == EAGER_START, next((p for p in each if p.failure), each[0])
-    return ShapeForm(
-        comparison=comparison,
-        start=start,
-        n=len(each),
-        calls=len(each[0].first_calls_s),
-        total=typical_of([*own.values()]),
-        speedup=None if is_eager or not ratios else typical_of(ratios),
-        recompiles=None if is_eager or not again else median(again),
-        settled_ms=1e3 * fmean(fmean(p.first_calls_s[len(p.first_calls_s) // 2 :]) for p in each),
-        status=wrong.status,
-        failure=wrong.failure,
-    )

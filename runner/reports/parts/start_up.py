@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from harness.schema import EAGER_START, of_environment
-from runner.analysis.comparison import TOLD_AFTER, ShapeForm, StartForm, Summary
+from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
 from runner.analysis.digits import MISSING, break_even_text, ms_text, number_text, seconds_text, speedup_text
 from runner.analysis.estimate import Typical
 from runner.labels import case_name
@@ -92,15 +92,15 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         return ()
     first, labels = summary.shape_forms[0], summary.labels
     shapes = first.comparison.record.job.extras.shapes
-    title = f"Changing shapes ({shapes}): {first.calls} calls in fresh processes, compilation included"
-    cells: tuple[TextColumn[ShapeForm], ...] = (
+    title = f"Changing shapes ({shapes}): {len(first.curve)} calls in fresh processes, compilation included"
+    cells: tuple[TextColumn[StartForm], ...] = (
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("compiler", _stream_name),
-        TextColumn("total\ns", lambda form: seconds_text(form.total.value), number=True),
+        TextColumn("total\ns", lambda form: seconds_text(form.curve[-1]), number=True),
         TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), number=True),
         TextColumn("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), number=True),
-        TextColumn("later calls\nms", lambda form: ms_text(form.settled_ms), number=True),
+        TextColumn("later calls\nms", lambda form: ms_text(1e3 * form.step_s), number=True),
         TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else status_word(form.status)),
         TextColumn("n", lambda form: str(form.n), number=True),
     )
@@ -114,5 +114,5 @@ def _speedup(ratio: Typical) -> str:
     return speedup_text(ratio.value, ratio.low, ratio.high)
 
 
-def _stream_name(form: ShapeForm) -> str:
+def _stream_name(form: StartForm) -> str:
     return EAGER_START if form.start == EAGER_START else compiler_name(form.comparison.compiler)
