@@ -45,10 +45,7 @@ BAD = [
     ("--training --shapes=64,128", "--shapes: '64,128' names no axis"),
     ("--training --shapes=batch=", "--shapes: '' is no list of sizes; write for example batch=16,24,32"),
     ("--training --shapes=batch=0,4", "--shapes: 0 is too small"),
-    (
-        "--training --shapes=batch=16:+-20%:50",
-        "--shapes: '16:+-20%:50' is no list of sizes",
-    ),
+    ("--training --shapes=batch=16:+-20%:50", "--shapes: '16:+-20%:50' is no list of sizes"),
     ("--training --shapes=batch=1,2,3,4,5,6,7,8,9", "--shapes: these are more than 8 sizes"),
     ("--training --shapes=batch=1,2 --sweep=threads=1,2", "--shapes has sizes of its own in one"),
     ("--training --shapes=batch=1,2 --dynamic-shapes", "--shapes compares settings of"),

@@ -13,15 +13,7 @@ from runner.cli.progress import outcome
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections, verdict_text
 from suites import tiny_gpt
-from tests.factories import (
-    comparison_of,
-    compiled,
-    finding,
-    known,
-    make_job,
-    make_record,
-    with_samples,
-)
+from tests.factories import comparison_of, compiled, finding, known, make_job, make_record, with_samples
 
 
 # -- comparisons -----------------------------------------------------------------

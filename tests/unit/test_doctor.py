@@ -99,11 +99,7 @@ def test_one_device_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("likely", "missing", "expected"),
-    [
-        ("cpu", {}, "cpu"),
-        ("cuda", {}, "cuda"),
-        ("cuda", {"cuda": "torch finds no CUDA device"}, "cpu"),
-    ],
+    [("cpu", {}, "cpu"), ("cuda", {}, "cuda"), ("cuda", {"cuda": "torch finds no CUDA device"}, "cpu")],
 )
 def test_the_device_of_a_run_is_measured(
     monkeypatch: pytest.MonkeyPatch,

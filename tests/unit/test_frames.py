@@ -24,8 +24,7 @@ def a_record(**changes: object) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("name", "columns"),
-    [("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)],
+    ("name", "columns"), [("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)]
 )
 @pytest.mark.parametrize("empty", [False, True])
 def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, ...], empty: bool) -> None:

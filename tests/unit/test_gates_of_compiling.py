@@ -186,10 +186,7 @@ def counted(**metrics: int) -> list[Record]:
 
 @pytest.mark.parametrize(
     ("metric", "before", "after", "said"),
-    [
-        ("graph_breaks", 0, 2, ["0 -> 2 graph breaks"]),
-        ("recompiles", 0, 2, ["0 -> 2 recompilations"]),
-    ],
+    [("graph_breaks", 0, 2, ["0 -> 2 graph breaks"]), ("recompiles", 0, 2, ["0 -> 2 recompilations"])],
 )
 def test_a_count_that_became_worse_fails(
     tmp_path: Path, metric: str, before: int, after: int, said: list[str]

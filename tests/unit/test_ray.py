@@ -199,10 +199,7 @@ def asking(device: str = "cpu", threads: int | None = None) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("job", "expected"),
-    [
-        *((asking(), (16.0, 0)), (asking(threads=2), (2.0, 0)), (asking("cuda"), (4.0, 1))),
-    ],
+    ("job", "expected"), [*((asking(), (16.0, 0)), (asking(threads=2), (2.0, 0)), (asking("cuda"), (4.0, 1)))]
 )
 def test_what_a_job_asks_for(job: Job, expected: tuple[float, int]) -> None:
     assert resources(job, [SMALL, LARGE]) == expected

@@ -146,11 +146,7 @@ def test_a_run_is_not_continued_on_another_card(
 
 @pytest.mark.parametrize(("threads", "refused"), [(None, True), (2, False)])
 def test_a_run_is_not_continued_where_torch_chooses_other_threads(
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: Patch,
-    threads: int | None,
-    refused: bool,
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch, threads: int | None, refused: bool
 ) -> None:
     """In one record, processes with one thread would stand beside processes with another number."""
     monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")

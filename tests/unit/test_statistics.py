@@ -44,8 +44,7 @@ def test_published_critical_values_of_the_signed_rank_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "candidate"),
-    [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([math.nan], [1.0])],
+    ("baseline", "candidate"), [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([math.nan], [1.0])]
 )
 def test_impossible_times_are_refused(baseline: list[float], candidate: list[float]) -> None:
     with pytest.raises(ValueError, match="times"):

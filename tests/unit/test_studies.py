@@ -226,11 +226,7 @@ def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatc
     ],
 )
 def test_bad_input_ends_in_one_sentence_and_writes_nothing(
-    flags: list[str],
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Capture,
+    flags: list[str], sentence: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(flags) == 2
