@@ -136,10 +136,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 def test_both_sides_are_installed_each_in_its_own_environment(job: Job) -> None:
     work = job.folder / "temp" / "torchduet"
     assert job.calls[:6] == [
-        f"python -m venv --system-site-packages {work}/env-base",
-        "python -m pip install base",
-        f"python -m venv --system-site-packages {work}/env-pr",
-        "python -m pip install pr",
+        *(f"python -m venv --system-site-packages {work}/env-base", "python -m pip install base"),
+        *(f"python -m venv --system-site-packages {work}/env-pr", "python -m pip install pr"),
         f"python -m venv --system-site-packages {work}/env-torchduet",
         "python -m pip install --quiet /the/action",
     ]

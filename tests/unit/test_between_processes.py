@@ -29,12 +29,8 @@ from tests.factories import known, make_job, make_record, sampled, with_samples
 @pytest.mark.parametrize(
     ("candidate", "kind"),
     [
-        ("inductor", "inductor"),
-        ("inductor_max_autotune", "inductor"),
-        ("aot_inductor", "inductor"),
-        ("aot_eager", "aot_eager"),
-        ("eager", "eager"),
-        ("torchscript", "other"),
+        *(("inductor", "inductor"), ("inductor_max_autotune", "inductor"), ("aot_inductor", "inductor")),
+        *(("aot_eager", "aot_eager"), ("eager", "eager"), ("torchscript", "other")),
     ],
 )
 def test_every_candidate_has_a_kind(candidate: str, kind: str) -> None:

@@ -72,13 +72,9 @@ def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("condition", "other"),
     [
-        ("batch size", {"batch_size": 4}),
-        ("scale", {"scale": "small"}),
-        ("precision", {"dtype": "amp"}),
-        ("device", {"device": "cuda"}),
-        ("changes", {"config": ("layers=2",)}),
-        ("changes", {"loss": "mean"}),
-        ("options", {"baseline_dtype": "float32", "dtype": "float32"}),
+        *(("batch size", {"batch_size": 4}), ("scale", {"scale": "small"}), ("precision", {"dtype": "amp"})),
+        *(("device", {"device": "cuda"}), ("changes", {"config": ("layers=2",)})),
+        *(("changes", {"loss": "mean"}), ("options", {"baseline_dtype": "float32", "dtype": "float32"})),
         ("options", {"options": CompilerOptions(freezing=True)}),
         ("protocol", {"protocol": Protocol(use_eval_mode=True)}),
     ],

@@ -106,11 +106,9 @@ def test_keys_of_a_newer_version_are_ignored_at_every_level() -> None:
     [
         (("candidate",), 3, "candidate: 3 is not a text"),
         (("status",), "splendid", "status: 'splendid' is not a valid Status"),
-        (("status",), ["pass"], "status"),
-        (("metrics",), [], "metrics: [] is not an object"),
+        *((("status",), ["pass"], "status"), (("metrics",), [], "metrics: [] is not an object")),
         (("metrics", "unique_graphs"), [1], "metrics"),
-        (("notes",), "one note", "notes: 'one note' is not a list"),
-        (("notes",), [1], "notes"),
+        *((("notes",), "one note", "notes: 'one note' is not a list"), (("notes",), [1], "notes")),
         (("job", "case"), [], "job: case: [] is not an object"),
         (("job", "case", "batch_size"), "64", "job: case: batch_size: '64' is not a whole number"),
         (("job", "case", "batch_size"), True, "job: case: batch_size: True is not an integer"),

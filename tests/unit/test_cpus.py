@@ -79,11 +79,9 @@ def test_a_worker_uses_the_cpus_that_it_is_given() -> None:
 @pytest.mark.parametrize(
     ("flags", "name"),
     [
-        ("fpu sse2 avx2", "AMD EPYC (AVX2)"),
-        ("fpu avx2 avx512f", "AMD EPYC (AVX-512)"),
+        *(("fpu sse2 avx2", "AMD EPYC (AVX2)"), ("fpu avx2 avx512f", "AMD EPYC (AVX-512)")),
         ("fpu avx2 avx512f avx512_bf16", "AMD EPYC (AVX-512 with bfloat16)"),
-        ("avx2 avx512f avx512_bf16 amx_bf16", "AMD EPYC (AMX)"),
-        ("fpu sse2", "AMD EPYC"),
+        *(("avx2 avx512f avx512_bf16 amx_bf16", "AMD EPYC (AMX)"), ("fpu sse2", "AMD EPYC")),
     ],
 )
 def test_a_processor_is_named_with_its_widest_vectors(tmp_path: Path, flags: str, name: str) -> None:

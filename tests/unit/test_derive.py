@@ -191,9 +191,7 @@ BOTH = ("inductor", "inductor_reduce_overhead", "torchscript")
 @pytest.mark.parametrize(
     ("device", "candidates", "cold", "cases"),
     [
-        ("cuda", BOTH, False, 2),
-        ("cpu", BOTH, False, 0),
-        ("cuda", BOTH[1:], False, 0),
+        *(("cuda", BOTH, False, 2), ("cpu", BOTH, False, 0), ("cuda", BOTH[1:], False, 0)),
         ("cuda", BOTH, True, 0),
     ],
 )

@@ -279,11 +279,8 @@ def test_lines_name_the_job_where_several_are_under_way() -> None:
     view.event(JobEnded(job=first.job))
     view.event(record(second, "a"))
     assert text.getvalue().splitlines() == [
-        "[1/2] m0 training float32 cuda:0",
-        "    a: pass",
-        "[2/2] m1 training float32 cuda:1",
-        "    m0 training float32 cuda:0  b: pass",
-        "    a: pass",
+        *("[1/2] m0 training float32 cuda:0", "    a: pass", "[2/2] m1 training float32 cuda:1"),
+        *("    m0 training float32 cuda:0  b: pass", "    a: pass"),
     ]
 
 

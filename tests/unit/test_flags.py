@@ -109,12 +109,9 @@ def test_compilers_of_each_environment(monkeypatch: Patch, capsys: Capture) -> N
 @pytest.mark.parametrize(
     ("typed", "means"),
     [
-        (["doctor"], ["--doctor"]),
-        (["compare", "a", "list"], ["--compare", "a", "list"]),
+        *((["doctor"], ["--doctor"]), (["compare", "a", "list"], ["--compare", "a", "list"])),
         (["list-compilers", "--envs", "doctor"], ["--list-compilers", "--envs", "doctor"]),
-        (["help"], ["--help"]),
-        (["--suites", "list"], ["--suites", "list"]),
-        (["measure"], ["measure"]),
+        *((["help"], ["--help"]), (["--suites", "list"], ["--suites", "list"]), (["measure"], ["measure"])),
         ([], []),
     ],
 )
@@ -192,13 +189,7 @@ def test_where_it_is_installed_the_command_is_torchduet(monkeypatch: pytest.Monk
 
 # -- the runs that are committed ------------------------------------------------
 LOST_BEFORE = (
-    "processes",
-    "min_rounds",
-    "max_rounds",
-    "max_measure_s",
-    "noise_threshold",
-    "alpha",
-    "min_sample_s",
+    *("processes", "min_rounds", "max_rounds", "max_measure_s", "noise_threshold", "alpha", "min_sample_s"),
 )
 """Settings that commands in older records leave out: those records are never rewritten."""
 

@@ -303,10 +303,7 @@ def test_jobs_ahead_by_default(threads: int | None, cpus: int, memory: int, expe
 @pytest.mark.parametrize(
     ("threads", "ahead", "advice"),
     [
-        (None, 1, ""),
-        (None, 4, "--threads=4"),
-        (4, 4, ""),
-        (8, 4, "--threads=4"),
+        *((None, 1, ""), (None, 4, "--threads=4"), (4, 4, ""), (8, 4, "--threads=4")),
         (1, 20, "--prepare-ahead=16"),
     ],
 )

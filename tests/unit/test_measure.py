@@ -95,9 +95,7 @@ def test_the_order_follows_from_seed_and_round_alone() -> None:
 def test_the_first_orders_of_the_default_seed_stay_what_they_are() -> None:
     """A record's order can be made again from its seed, by later versions and other Pythons, too."""
     assert [round_order(VARIANTS, Protocol(seed=1337), index) for index in range(4)] == [
-        ("fast", "slow", "baseline"),
-        ("baseline", "slow", "fast"),
-        ("fast", "baseline", "slow"),
+        *(("fast", "slow", "baseline"), ("baseline", "slow", "fast"), ("fast", "baseline", "slow")),
         ("slow", "baseline", "fast"),
     ]
 
@@ -130,11 +128,7 @@ def test_placement_is_balanced_over_processes_and_drawn_for_each_model() -> None
 @pytest.mark.parametrize(
     ("step_s", "sample_s", "expected"),
     [
-        (0.02, 0.02, 1),
-        (0.0199, 0.02, 2),
-        (0.003, 0.02, 7),
-        (1e-9, 0.02, 1000),
-        (0.0, 0.02, 1000),
+        *((0.02, 0.02, 1), (0.0199, 0.02, 2), (0.003, 0.02, 7), (1e-9, 0.02, 1000), (0.0, 0.02, 1000)),
         (0.5, 0.0, 1),
     ],
 )
@@ -190,9 +184,7 @@ def test_warm_up_ends_when_nothing_falls(figures: list[tuple[float, float]], *, 
 @pytest.mark.parametrize(
     ("candidate", "settled"),
     [
-        ((1.0, 1.0, 1.0), True),
-        ((1.0, 1.0, 0.5), False),
-        ((1.0, 0.94, 0.88), False),
+        *(((1.0, 1.0, 1.0), True), ((1.0, 1.0, 0.5), False), ((1.0, 0.94, 0.88), False)),
         ((1.0, 0.88, 0.94), True),
     ],
 )

@@ -130,10 +130,8 @@ def test_what_a_suites_own_case_says_stays_without_a_flag() -> None:
 @pytest.mark.parametrize(
     ("selection", "says"),
     [
-        ({"only": ("smal",)}, "did you mean small?"),
-        ({"only": ("small", "zzz")}, "zzz"),
-        ({"only": ("zz*",)}, r"zz\*"),
-        ({"only": ("Tokenizer",)}, "--only: Tokenizer is no model"),
+        *(({"only": ("smal",)}, "did you mean small?"), ({"only": ("small", "zzz")}, "zzz")),
+        *(({"only": ("zz*",)}, r"zz\*"), ({"only": ("Tokenizer",)}, "--only: Tokenizer is no model")),
         ({"filters": ("^midle",)}, "did you mean middle?"),
         ({"excludes": (".",)}, "every model is left out"),
     ],

@@ -24,11 +24,9 @@ def cases(setting):
     return [Case(**{{**right, **{changes}}})]
 """
 HARMLESS = (
-    "import os; os.chdir('/')",
-    "import os; os.close(1); os.close(2)",
+    *("import os; os.chdir('/')", "import os; os.close(1); os.close(2)"),
     "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()",
-    "print('[' * 100_000)",
-    "import atexit, time; atexit.register(time.sleep, 600)",
+    *("print('[' * 100_000)", "import atexit, time; atexit.register(time.sleep, 600)"),
 )
 REFUSED = {
     "import os; os._exit(0)": r"it ended Python \(exit 0\)",

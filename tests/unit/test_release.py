@@ -58,9 +58,7 @@ def test_the_newest_tested_is_what_make_versions_tests(package: str) -> None:
 @pytest.mark.parametrize(
     "environment",
     [
-        {},
-        {"torch": None, "torchvision": None},
-        {"torch": "2.0.1+cu117"},
+        *({}, {"torch": None, "torchvision": None}, {"torch": "2.0.1+cu117"}),
         {"torch": f"{NEWEST['torch']}+cu132", "torchvision": NEWEST["torchvision"]},
         {"torch": "a build of my own"},
     ],
@@ -99,10 +97,8 @@ def picked(environment: dict[str, str], *words: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize(
     ("pythons", "expected"),
     [
-        ({"python3": "3.12"}, "python3"),
-        ({"python3": "3.9", "python3.12": "3.12"}, "python3.12"),
-        ({"python3": "3.99", "python3.10": "3.10"}, "python3.10"),
-        ({"python3.13": "3.13"}, "python3.13"),
+        *(({"python3": "3.12"}, "python3"), ({"python3": "3.9", "python3.12": "3.12"}, "python3.12")),
+        *(({"python3": "3.99", "python3.10": "3.10"}, "python3.10"), ({"python3.13": "3.13"}, "python3.13")),
     ],
 )
 def test_the_first_that_works_is_taken(tmp_path: Path, pythons: dict[str, str], expected: str) -> None:

@@ -25,11 +25,8 @@ from torchduet import load
     ("path", "says"),
     [
         ("run", "--output-dir: .* holds another run; name a new folder, or use --resume"),
-        ("records", "holds another run"),
-        ("files", "holds files already"),
-        ("file", "is a file"),
-        ("file/below", "cannot be written"),
-        ("link", "link is a link to a folder that is not there"),
+        *(("records", "holds another run"), ("files", "holds files already"), ("file", "is a file")),
+        *(("file/below", "cannot be written"), ("link", "link is a link to a folder that is not there")),
     ],
 )
 def test_nothing_is_written_over(tmp_path: Path, path: str, says: str) -> None:
@@ -251,12 +248,7 @@ def test_a_record_of_a_newer_format_is_refused(path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"garbage",
-        b"{}",
-        b"[]",
-        b"\xff\xfe",
-        b'{"schema_version": 0}',
-        b'{"schema_version": 1}',
+        *(b"garbage", b"{}", b"[]", b"\xff\xfe", b'{"schema_version": 0}', b'{"schema_version": 1}'),
         b"[" * 100_000,
     ],
 )

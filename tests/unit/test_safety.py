@@ -24,29 +24,11 @@ from tests.unit.test_changes import write
 from tests.unit.test_house import PRODUCTION, ROOT, sources, tree_of
 
 HOSTILE = (
-    "../../../../tmp/up",
-    "/etc/passwd",
-    "..",
-    "",
-    "a\x00b",
-    "C:\\windows\\system32",
-    "two\nlines\r\nthree",
-    "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b31m",
-    "\u202egnp.exe",
-    '=HYPERLINK("http://x")',
-    "+1-1|cmd",
-    "@SUM(A1)",
-    "\t=1+1",
-    "\uff1d1+1",
-    "<script>alert(1)</script>",
-    "'\"><img src=x onerror=alert(1)>",
-    "|pipe| `tick` **bold** [a](b) ![a](b)",
-    "[red]rich[/red] [/]",
-    "$x_1$ \\frac{1}",
-    "half a pair \udcff",
-    "\N{ZEBRA FACE}" * 3,
-    "x" * 5000,
-    "-rf",
+    *("../../../../tmp/up", "/etc/passwd", "..", "", "a\x00b", "C:\\windows\\system32"),
+    *("two\nlines\r\nthree", "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b31m", "\u202egnp.exe"),
+    *('=HYPERLINK("http://x")', "+1-1|cmd", "@SUM(A1)", "\t=1+1", "\uff1d1+1", "<script>alert(1)</script>"),
+    *("'\"><img src=x onerror=alert(1)>", "|pipe| `tick` **bold** [a](b) ![a](b)", "[red]rich[/red] [/]"),
+    *("$x_1$ \\frac{1}", "half a pair \udcff", "\N{ZEBRA FACE}" * 3, "x" * 5000, "-rf"),
     "%s %n {0} {job.key}",
 )
 
@@ -247,11 +229,7 @@ def test_a_damaged_plan_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
     whole = (folder / "run.json").read_text()
     job = to_json(make_job())
     damaged = (
-        whole[: len(whole) // 2],
-        "[]",
-        "[" * 100_000,
-        '{"jobs": 3}',
-        '{"jobs": ["\\u001b[31m"]}',
+        *(whole[: len(whole) // 2], "[]", "[" * 100_000, '{"jobs": 3}', '{"jobs": ["\\u001b[31m"]}'),
         json.dumps({"jobs": [{**job, "dtype": ["x"]}]}),
         json.dumps({"jobs": [{**job, "protocol": {"timeout_s": "\x1b[31m" * 1000}}]}),
     )

@@ -306,10 +306,8 @@ def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "scale", "runs", "published"),
     [
-        (Mode.TRAINING, "full", 64, 64),
-        (Mode.INFERENCE, "full", 128, 128),
-        (Mode.INFERENCE, "small", 4, 128),
-        (Mode.TRAINING, "tiny", 2, 64),
+        *((Mode.TRAINING, "full", 64, 64), (Mode.INFERENCE, "full", 128, 128)),
+        *((Mode.INFERENCE, "small", 4, 128), (Mode.TRAINING, "tiny", 2, 64)),
     ],
 )
 def test_batches_are_the_class_s(tmp_path: Path, mode: Mode, scale: str, runs: int, published: int) -> None:

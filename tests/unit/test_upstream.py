@@ -186,10 +186,8 @@ def test_what_cannot_be_translated_is_said(line: str, says: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        ["--training", "-k", "", "--only", "a b", "-n", "-5"],
-        ["--compare", "A", "B", "--fail-on=parity"],
-        ["-dcpu", "-n30", "-kMLP", "--protocol", "min_rounds=3"],
-        ["--history", "logs", "-x-y"],
+        *(["--training", "-k", "", "--only", "a b", "-n", "-5"], ["--compare", "A", "B", "--fail-on=parity"]),
+        *(["-dcpu", "-n30", "-kMLP", "--protocol", "min_rounds=3"], ["--history", "logs", "-x-y"]),
     ],
 )
 def test_our_own_words_are_left_as_they_are(line: list[str]) -> None:

@@ -185,12 +185,9 @@ def test_memory_beyond_the_limit_ends_the_worker_and_what_it_started(tmp_path: P
 @pytest.mark.parametrize(
     ("wrote", "why"),
     [
-        ("'[' * 200_000", "not JSON"),
-        ("""'{"ok": NaN}'""", "the number NaN"),
-        ("""'{"ok": ' + '9' * 4000 + '}'""", "4000 digits"),
-        ("""'{"ok": ' + '9' * 20_000 + '}'""", ""),
-        ("'{}'", "not a reply"),
-        ("'\\0\\udcff'", ""),
+        *(("'[' * 200_000", "not JSON"), ("""'{"ok": NaN}'""", "the number NaN")),
+        *(("""'{"ok": ' + '9' * 4000 + '}'""", "4000 digits"), ("""'{"ok": ' + '9' * 20_000 + '}'""", "")),
+        *(("'{}'", "not a reply"), ("'\\0\\udcff'", "")),
         (f"'x' * {LONGEST_LINE + (1 << 20)}", "longer than 16 MiB"),
     ],
 )
@@ -216,15 +213,12 @@ def measured_as(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("call", "reply"),
     [
-        ("open", {"ok": [1]}),
-        ("prepare a", {"ok": {}}),
+        *(("open", {"ok": [1]}), ("prepare a", {"ok": {}})),
         ("prepare a", {"ok": {**PREPARED, "metrics": {"x": [1]}}}),
         ("prepare a", {"failed": {"status": "splendid", "failure": {}}}),
-        ("warm_up", {"ok": {"metrics": 1}}),
-        ("measure", {"ok": {"rounds": 3, "recompiled": {}}}),
+        *(("warm_up", {"ok": {"metrics": 1}}), ("measure", {"ok": {"rounds": 3, "recompiled": {}}})),
         ("measure", measured_as(seconds={"a": "nan", BASELINE: 1.0})),
-        ("measure", measured_as(order=["z"])),
-        ("measure", {"ok": {"rounds": [], "recompiled": [0]}}),
+        *(("measure", measured_as(order=["z"])), ("measure", {"ok": {"rounds": [], "recompiled": [0]}})),
     ],
 )
 def test_a_reply_of_another_shape_costs_one_candidate(call: str, reply: Any) -> None:
