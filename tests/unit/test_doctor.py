@@ -162,30 +162,14 @@ def test_noise_that_matters_is_found(metrics: dict[str, Any], title: str) -> Non
     assert finding([record_with(noisy(40, 0.2), **metrics)], title)
 
 
-def test_a_comparison_has_what_its_steps_achieve() -> None:
-    record = record_with(
-        samples([0.02] * 8, [0.01] * 8),
-        flops_per_step=2_000_000_000,
-        items_per_step=64,
-        item="tokens",
-        measured_peak_flop_per_s=4e11,
-        data_sheet_peak_flop_per_s=1e12,
-        baseline_energy_per_step_j=3.0,
-        candidate_energy_per_step_j=2.0,
-    )
-    work = known(comparison_of(record).work)
-    expected = {
-        "baseline_tflop_per_s": 0.1,
-        "candidate_tflop_per_s": 0.2,
-        "candidate_share_of_measured": 0.5,
-        "baseline_share_of_data_sheet": 0.1,
-        "candidate_items_per_s": 6400,
-        "energy_ratio": 1.5,
-    }
-    assert {name: work[name] for name in expected} == pytest.approx(expected)
+def test_a_peak_is_of_its_precision_and_energy_has_a_ratio() -> None:
+    numbers = {"flops_per_step": 2_000_000_000, "measured_peak_flop_per_s": 4e11}
+    energy = {"baseline_energy_per_step_j": 3.0, "candidate_energy_per_step_j": 2.0}
+    record = record_with(samples([0.02] * 8, [0.01] * 8), **numbers, **energy)
     cast = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
-    other = known(comparison_of(cast).work)
-    assert other["baseline_share_of_measured"] is None  # that peak is of another precision
-    assert other["candidate_share_of_measured"] == pytest.approx(0.5)
+    for measured, baseline in ((record, 0.25), (cast, None)):
+        work = known(comparison_of(measured).work)
+        shares = (work["baseline_share_of_measured"], work["candidate_share_of_measured"])
+        assert (*shares, work["energy_ratio"]) == (baseline, 0.5, 1.5)
     without = known(comparison_of(record_with(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
     assert {without[name] for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}

@@ -120,8 +120,8 @@ def test_no_run_is_continued_with_another_torch(tmp_path: Path, capsys: Capture,
     assert "has results of torch 0.0.0+synthetic, and this is torch" in capsys.readouterr().err
     # a wheel from PyPI states its version without the local part
     monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
-    main(["--resume", str(folder.path)])
-    assert "has results" not in capsys.readouterr().err
+    monkeypatch.setattr("runner.cli.measuring.measure", lambda *_: 0)
+    assert main(["--resume", str(folder.path)]) == 0
 
 
 @pytest.mark.parametrize("here", ["A card", "Another card"])
