@@ -184,8 +184,8 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": (
         lambda c: c.options.dynamic_shapes and c.options.dynamic_batch
     ),
-    "<extras.energy=True> reads the counter of an NVIDIA GPU; leave it out, or choose <devices=cuda>": (
-        lambda c: c.extras.energy and "cuda" not in map(devices.type_of, c.devices)
+    "<extras.energy=True> reads the counter of an NVIDIA GPU; leave it out, or choose such a device": (
+        lambda c: c.extras.energy and not any(devices.of(device).has_graphs for device in c.devices)
     ),
     "<options.freezing=True> makes the weights constants: it is for <modes=inference> only": (
         lambda c: c.options.freezing and Mode.TRAINING in c.modes

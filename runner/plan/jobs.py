@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import sys
@@ -217,8 +218,11 @@ def _no_model(
     """Why no suite has the model of ``--only``. ``sentences``: what the suites' libraries say."""
     setting = setting_for(config, config.devices[0], mode)
     for suite in suite_names():
-        if suite not in config.suites and any(case.name == pattern for case in catalog.cases(suite, setting)):
-            return UsageError(f"--only: {pattern} is a model of {suite}; use --suites={suite}")
+        with contextlib.suppress(UsageError):  # of a suite that cannot be asked here
+            if suite not in config.suites and pattern in {
+                case.name for case in catalog.cases(suite, setting)
+            }:
+                return UsageError(f"--only: {pattern} is a model of {suite}; use --suites={suite}")
     if sentences:
         return UsageError(f"--only: {'; '.join(sentences)}")
 
