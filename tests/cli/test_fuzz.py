@@ -233,16 +233,3 @@ def test_whatever_records_have_become_they_are_drawn(
         check_records(capsys, tmp_path / "run", lines)
 
     check()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)) or "all")
-def test_every_value_of_a_record_may_be_strange(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, path: tuple[Any, ...]
-) -> None:
-    record = next(value for value in map(json.loads, LINES) if path in set(places(value)))
-    with without_slow_reports():
-        strange: list[Any] = [*NUMBERS, None, "", [], "\udcff"]
-        for number in strange:
-            changed = json.dumps(put(record, path, number)).encode()
-            check_records(capsys, tmp_path / "run", [changed, LINES[1].encode()])

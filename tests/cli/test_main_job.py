@@ -88,17 +88,6 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     assert '"seconds"' in done.stdout
 
 
-def test_print_run_commands_and_list(tmp_path: Path) -> None:
-    done = runner("--training", "--suites=tiny_gpt", "--only=MLP_addition", "--print-run-commands")
-    assert done.returncode == 0
-    (line,) = done.stdout.splitlines()
-    assert line.startswith("python suites/tiny_gpt.py --training --dtypes=float32 ")
-    listed = ran(sys.executable, ROOT / "suites" / "tiny_gpt.py", "--list", cwd=tmp_path)
-    assert listed.returncode == 0, listed.stderr
-    assert "GPT2_124M" in listed.stdout
-    assert "only when named" in listed.stdout
-
-
 @pytest.mark.slow
 def test_two_parts_joined_are_the_whole(server: Server, tmp_path: Path) -> None:
     parts = [tmp_path / f"part{i}" for i in range(2)]

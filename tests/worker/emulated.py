@@ -27,7 +27,6 @@ from unittest import mock
 from weakref import WeakKeyDictionary
 
 import torch
-from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import faults
@@ -219,19 +218,6 @@ def outcomes(words: str, suite: str, case: Case, dtype: str) -> Iterator[Outcome
         )
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Markdown: the statuses of each candidate, and how many changed in the rounds."""
-    rows = []
-    for key in sorted({(o.dtype, o.candidate) for o in outcomes}):
-        here = [o for o in outcomes if (o.dtype, o.candidate) == key]
-        statuses = sorted(Counter(o.status for o in here).items())
-        words = ", ".join(f"{number} {status}" for status, number in statuses)
-        unsteady, changed = sum(o.spread > 0 for o in here), sum(bool(o.changed) for o in here)
-        rows.append((*key, len(here), words, unsteady, changed))
-    headers = ("precision", "candidate", "n", "statuses", "eager's runs differ", "changed in the rounds")
-    return str(tabulate(rows, headers=headers, tablefmt="github"))
-
-
 def main(words: Sequence[str]) -> None:
     torch.set_num_threads(1)
     emulation, *more = words
@@ -242,7 +228,11 @@ def main(words: Sequence[str]) -> None:
     parser = models_parser(__doc__, "tf32" if "tf32" in emulation else "float32")
     parser.add_argument("--suites", default=",".join(SUITES), type=words_of(SUITES))
     options = parser.parse_args(more)
-    print(table(outcomes_of(options, dict.fromkeys(options.suites), Outcome, partial(outcomes, emulation))))
+    whole = outcomes_of(options, dict.fromkeys(options.suites), Outcome, partial(outcomes, emulation))
+    for row, number in sorted(
+        Counter((o.dtype, o.candidate, o.status, bool(o.changed)) for o in whole).items()
+    ):
+        print(number, *row[:3], "and changed in the rounds" * row[3])
 
 
 if __name__ == "__main__":

@@ -58,38 +58,27 @@ def by_closure(model: Hooked) -> Any:
     return lambda *given: model.keep(*given)
 
 
-def by_dict_and_parameter(model: Hooked) -> Any:
-    features, scale = model.features, model.scale
-    return lambda *given: features.update(line=given[-1] * scale)
-
-
-def by_holder(model: Hooked) -> Any:
-    holder = SimpleNamespace(models=[model])
-    return lambda *given: holder.models[0].keep(*given)
-
-
-def by_reference(model: Hooked) -> Any:
-    reference = weakref.ref(model)
-    return lambda *given: reference().keep(*given)  # type: ignore[union-attr]
-
-
 def by_decorator(model: Hooked) -> Any:
     inner = by_closure(model)
     return functools.wraps(inner)(lambda *given: inner(*given))
 
 
-def by_default(model: Hooked) -> Any:
-    def hook(*given: Any, of: Hooked = model) -> None:
-        of.keep(*given)
-
-    return hook
+def by_dict_and_parameter(model: Hooked) -> Any:
+    features, scale = model.features, model.scale
+    return lambda *given: features.update(line=given[-1] * scale)
 
 
-def by_partial(model: Hooked) -> Any:
-    return functools.partial(by_closure(model))
+def kept_in(holder: Any, find: Callable[[Any], Any]) -> Any:
+    return lambda *given: find(holder).keep(*given)
 
 
-MAKERS = (by_closure, by_dict_and_parameter, by_holder, by_reference, by_decorator, by_default, by_partial)
+MAKERS: tuple[Callable[[Hooked], Any], ...] = (
+    *(by_closure, by_decorator, by_dict_and_parameter),
+    lambda model: kept_in(SimpleNamespace(models=[model]), lambda holder: holder.models[0]),
+    lambda model: kept_in(weakref.ref(model), lambda holder: holder()),
+    lambda model: lambda *given, of=model: of.keep(*given),
+    lambda model: functools.partial(by_closure(model)),
+)
 GLOBAL: Hooked = Hooked(lambda _: lambda *given: GLOBAL.keep(*given))
 
 
@@ -325,6 +314,7 @@ def output_of(value: Any) -> Callable[..., Any]:
         (lambda y: float(y.sum()), lambda a: a + 1, "off by"),
         (lambda _: torch.float32, lambda _: torch.float64, "torch.float64 instead of torch.float32"),
         (lambda _: SimpleNamespace(n=3), lambda _: SimpleNamespace(n=4), "4 instead of 3"),
+        (lambda _: ("a", 1), lambda _: ("b", 1.0), "'b' instead of 'a'"),
         (lambda _: ("a", 1), lambda _: ("a",), "missing; eager's is 1"),
         (lambda _: ("a",), lambda _: ("a", 1), "1, which eager has not"),
     ],

@@ -4,9 +4,7 @@ import importlib.util
 import re
 import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +13,6 @@ from harness import devices
 from harness.backends.shared import inductor
 from harness.probes import devices as probe
 from runner.errors import UsageError
-from tests.gpu import conftest
 from tests.worker.planted import refusing
 from torchduet import asked, compare
 
@@ -97,12 +94,3 @@ def test_inductor_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "torch.utils._triton", None)
     monkeypatch.setitem(sys.modules, place, SimpleNamespace(has_triton=lambda: False))
     assert inductor.why_unavailable("cuda") == expected
-
-
-# -- tests/gpu --------------------------------------------------------------------------------------
-def test_a_warning_is_no_error_in_tests_on_a_card() -> None:
-    """Elsewhere it is one. On a card, inductor warns of TF32 in each product of float32."""
-    marks: list[pytest.MarkDecorator] = []
-    item: Any = SimpleNamespace(path=Path(conftest.__file__), add_marker=marks.append)
-    conftest.pytest_collection_modifyitems([item])
-    assert ("filterwarnings", ("default",)) in [(mark.name, mark.args) for mark in marks]
