@@ -20,7 +20,6 @@ LEFT_DIGITS = 3
 LEARNING_RATES = (1e-3, 1e-4, 1e-2)
 RATE = Kind(within(lambda rate: 0 < rate <= 1, "a learning rate; give a number between 0 and 1, as 1e-3"))
 FOLDER = Kind(Path)
-ORDER = choice("order of digits", ("reversed", "plain"))
 FEWEST_DIGITS, MOST_DIGITS = 2, 9
 
 
@@ -115,7 +114,6 @@ class ImplementationsOptions(TextStudyOptions):
     text_budget_s: float = option(0.0, "--text-budget=TIME", DURATION)
     text_batch: int | None = option(None, "--text-batch-size=N")
     text_learning_rate: float = option(1e-2, "--text-learning-rate=RATE", RATE)
-    reverse: bool = option(True, "--digits=ORDER", Kind(lambda text: ORDER.read(text) == "reversed"))
     operations: tuple[str, ...] = several(("+",), "--operations=SIGN", choice("operation", OPERATIONS))
     digits: int = option(LEFT_DIGITS, "--number-digits=N", Kind(number_digits))
     seed: int = option(0, "--seed=N", WHOLE)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from studies.options import LEFT_DIGITS, OPERATIONS
+from studies.options import LEFT_DIGITS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,30 +16,18 @@ SYMBOLS = "0123456789.=+-m|"
 
 DRAWN, HELD_OUT = 100_000, 4096
 LARGEST_TEST_SHARE = 0.9
-MINUS, END = "m", "|"
 Part = tuple["Tensor", "Tensor"]
 
 
-def generate(x: int, operation: str, y: int, *, digits: int = LEFT_DIGITS, reverse: bool = False) -> str:
-    """``123+456=0579|``, or with ``reverse`` every number written backwards: ``321+654=9750|``.
+def generate(x: int, operation: str, y: int, *, digits: int = LEFT_DIGITS) -> str:
+    """``321+654=9750|`` for 123 + 456: every number is written backwards.
 
-    A result has a digit more: it holds every sum, and every difference with its minus: ``123-999=m876|``,
-    and backwards ``321-999=678m|``. ``ValueError`` for operations other than + and -, and for operands that
-    are negative or too long.
+    A result has a digit more: it holds every sum, and every difference with its minus: ``321-999=678m|``.
     """
-    if operation not in OPERATIONS:
-        raise ValueError(f"{operation!r} is not an operation; use + or -")
-    if not (0 <= x < 10**digits and 0 <= y < 10**digits):
-        raise ValueError(f"{x} and {y} must have at most {digits} digits and no sign")
     result = x + y if operation == "+" else x - y
-    left = [_number(value, digits, reverse) for value in (x, y)]
-    return f"{left[0]}{operation}{left[1]}={_number(result, digits + 1, reverse)}{END}"
-
-
-def _number(value: int, width: int, reverse: bool) -> str:
-    sign = MINUS if value < 0 else ""
-    text = sign + str(abs(value)).zfill(width - len(sign))
-    return text[::-1] if reverse else text
+    left, right = (str(value).zfill(digits)[::-1] for value in (x, y))
+    sign = "m" if result < 0 else ""
+    return f"{left}{operation}{right}={str(abs(result)).zfill(digits + 1 - len(sign))[::-1]}{sign}|"
 
 
 def input_length(digits: int) -> int:
@@ -66,7 +54,6 @@ def examples(sequence: str) -> list[tuple[list[int], int]]:
 def additions(
     *,
     seed: int,
-    reverse: bool = True,
     drawn: int = DRAWN,
     held_out: int = HELD_OUT,
     operations: Sequence[str] = ("+",),
@@ -93,7 +80,7 @@ def additions(
         )
 
     def tensors(asked: Sequence[tuple[int, str, int]]) -> Part:
-        texts = (generate(*question, digits=digits, reverse=reverse) for question in asked)
+        texts = (generate(*question, digits=digits) for question in asked)
         inputs, targets = zip(*(pair for text in texts for pair in examples(text)), strict=True)
         return torch.tensor(inputs), torch.tensor(targets)
 

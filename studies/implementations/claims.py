@@ -23,12 +23,11 @@ Fits = Sequence[Fitted]
 def claims(fits: Fits) -> list[Expectation]:
     """The claims on addition, then those on text, for the tasks that the run has."""
     return [
-        Expectation(expected=texts[judge.__name__], seen=text, holds=holds)
-        for task, judges in JUDGES.items()
+        Expectation(expected=claim, seen=text, holds=holds)
+        for task in ("addition", "shakespeare")
         if (members := [f for f in fits if f.task == task])
-        for texts in (tables("published")[task]["claims"],)
-        for judge in judges
-        for text, holds in (judge(members),)
+        for name, claim in tables("published")[task]["claims"].items()
+        for text, holds in (JUDGES[name](members),)
     ]
 
 
@@ -44,12 +43,23 @@ def _mlps_and_others(members: Fits) -> tuple[Fits, Fits]:
 
 def _taught_and_others(members: Fits) -> tuple[Fits, Fits]:
     """TLTransformer, and the other transformers."""
-    both = _mlps_and_others(members)[1]
+    _, both = _mlps_and_others(members)
     return [f for f in both if f.model == TAUGHT], [f for f in both if f.model != TAUGHT]
 
 
-def _span(values: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(significant(value, 3) for value in (min(values), max(values))))
+def _lower(
+    groups: tuple[Fits, Fits], quantity: Callable[[Fitted], float | None], text: str, factor: float = 1.0
+) -> Judged:
+    """Whether every training of the first group is lower than every one of the second, by this factor."""
+    ours, theirs = ([value for f in group if (value := quantity(f))] for group in groups)
+    if not ours or not theirs:
+        return NOTHING
+    times = min(theirs) / max(ours)
+    spans = (
+        " to ".join(dict.fromkeys(significant(end, 3) for end in (min(values), max(values))))
+        for values in (ours, theirs)
+    )
+    return text.format(*spans, significant(times, 2)), _verdict(times >= factor if factor > 1 else times > 1)
 
 
 def _named(f: Fitted) -> str:
@@ -60,27 +70,14 @@ def _times_to(level: float, members: Fits) -> list[float]:
     return [point.seconds for f in members if (point := f.reached(level))]
 
 
-# -- addition ---------------------------------------------------------------------------
-
-
-def mlp_solves(members: Fits) -> Judged:
+def _mlp_solves(members: Fits) -> Judged:
     mlps = [f for f in members if f.model == "MLP"]
     solved = [f"{f.learning_rate:g} after {s:.1f} s" for f in mlps for s in _times_to(SOLVED, [f])]
     text = f"at {len(solved)} of {len(mlps)}{': ' if solved else ''}{', '.join(solved)}"
     return text, _verdict(len(solved) >= 2) if len(mlps) >= 3 else OPEN
 
 
-def mlp_infers(members: Fits) -> Judged:
-    groups = _mlps_and_others(members)
-    mlps, others = ([f.inference_micros for f in group if f.inference_micros] for group in groups)
-    if not mlps or not others:
-        return NOTHING
-    factor = min(others) / max(mlps)
-    text = f"µs per example: MLP {_span(mlps)}, transformers {_span(others)}: "
-    return f"{text}{significant(factor, 2)} times or more", _verdict(factor >= MUCH_FASTER)
-
-
-def transformers_behind(members: Fits) -> Judged:
+def _transformers_behind(members: Fits) -> Judged:
     mlps, others = _mlps_and_others(members)
     times = _times_to(SOLVED, mlps)
     if not times or not others:
@@ -94,7 +91,7 @@ def transformers_behind(members: Fits) -> Judged:
     return text, _verdict(then < BEHIND and best.best_accuracy < SOLVED)
 
 
-def taught_is_best(members: Fits) -> Judged:
+def _taught_is_best(members: Fits) -> Judged:
     """That the source trained longer is no excuse once a run has taken as many steps."""
     ours, others = _taught_and_others(members)
     if not ours or not others:
@@ -103,16 +100,12 @@ def taught_is_best(members: Fits) -> Judged:
     text = ", ".join(f"{_named(f)} ends at {f.accuracy:.1%}" for f in (best, other))
     if best.accuracy >= NEAR_PERFECT:
         return text, _verdict(best.accuracy >= other.accuracy)
-    theirs = published_examples()
-    seen = min(f.batch * f.last.step for f in ours if f.last)
+    theirs, seen = published_examples(), min(f.batch * f.last.step for f in ours if f.last)
     if seen >= theirs:
         return text, FAILS
-    most = max(f.micros or 0.0 for f in ours)
+    takes = significant(theirs * max(f.micros or 0.0 for f in ours) / 1e6, 2)
     text += f", after {seen / 1e6:.1f} million examples or more; the published budget held "
-    return (
-        f"{text}{theirs / 1e6:.1f} million, which take {significant(theirs * most / 1e6, 2)} s here",
-        NOT_SHOWN,
-    )
+    return f"{text}{theirs / 1e6:.1f} million, which take {takes} s here", NOT_SHOWN
 
 
 def published_examples() -> float:
@@ -121,62 +114,47 @@ def published_examples() -> float:
     return 1e6 * float(row["seconds"]) / float(row["µs per example"])
 
 
-def taught_is_cheap(members: Fits) -> Judged:
-    first, second = ([f.micros for f in group if f.micros] for group in _taught_and_others(members))
-    if not first or not second:
-        return NOTHING
-    text = f"µs per example: {_span(first)}, the others {_span(second)}"
-    return text, _verdict(max(first) < min(second))
-
-
-def taught_is_sooner(members: Fits) -> Judged:
+def _taught_is_sooner(members: Fits) -> Judged:
     groups = _taught_and_others(members)
     if not all(groups):
         return NOTHING
     for level in reversed(LEVELS):
         first, second = (min(_times_to(level, group), default=None) for group in groups)
-        if first is None and second is None:
-            continue
-        ours, others = ("never" if t is None else f"after {t:.1f} s" for t in (first, second))
-        sooner = first is not None and (second is None or first < second)
-        return f"{level:.1%} {ours}, the others {others}", _verdict(sooner)
+        if first is not None or second is not None:
+            ours, others = ("never" if t is None else f"after {t:.1f} s" for t in (first, second))
+            sooner = first is not None and (second is None or first < second)
+            return f"{level:.1%} {ours}, the others {others}", _verdict(sooner)
     return f"no transformer reached {LEVELS[0]:.0%}", NOT_SHOWN
 
 
-# -- Shakespeare ------------------------------------------------------------------------
-
-
-def _losses(group: Fits) -> dict[str, float]:
-    """The last held-out loss by the size in the name of the case."""
-    return {f.case.rpartition("_")[2]: f.last.test_loss for f in group if f.last}
-
-
-def mlp_fails(members: Fits) -> Judged:
-    mlps, others = ([f.last.test_loss for f in group if f.last] for group in _mlps_and_others(members))
-    if not mlps or not others:
-        return NOTHING
-    text = f"MLPs {min(mlps):.2f} to {max(mlps):.2f}, transformers {min(others):.2f} to {max(others):.2f}"
-    return text, _verdict(max(others) < min(mlps))
-
-
-def taught_and_nano_equal(members: Fits) -> Judged:
+def _taught_and_nano_equal(members: Fits) -> Judged:
+    """By the size in the name of the case."""
     taught, others = _taught_and_others(members)
-    ours, nano = _losses(taught), _losses([f for f in others if f.model == "NanoGPT"])
-    both = [size for size in ours if size in nano]
+    nano = [f for f in others if f.model == "NanoGPT"]
+    ours, theirs = ({f.case.rpartition("_")[2]: f.loss for f in group} for group in (taught, nano))
+    both = [size for size in ours if size in theirs]
     if not both:
         return NOTHING
-    text = "; ".join(f"{size} wide: {ours[size]:.2f} and {nano[size]:.2f}" for size in both)
-    return text, _verdict(all(abs(ours[size] - nano[size]) <= ABOUT_EQUAL for size in both))
+    text = "; ".join(f"{size} wide: {ours[size]:.2f} and {theirs[size]:.2f}" for size in both)
+    return text, _verdict(all(abs(ours[size] - theirs[size]) <= ABOUT_EQUAL for size in both))
 
 
-JUDGES: Mapping[str, Sequence[Callable[[Fits], Judged]]] = {
-    "addition": (
-        mlp_solves,
-        mlp_infers,
-        transformers_behind,
-        taught_is_best,
-        taught_is_cheap,
-        taught_is_sooner,
+JUDGES: Mapping[str, Callable[[Fits], Judged]] = {
+    "mlp_solves": _mlp_solves,
+    "mlp_infers": lambda members: _lower(
+        _mlps_and_others(members),
+        lambda f: f.inference_micros,
+        "µs per example: MLP {}, transformers {}: {} times or more",
+        MUCH_FASTER,
     ),
-    "shakespeare": (mlp_fails, taught_and_nano_equal),
+    "transformers_behind": _transformers_behind,
+    "taught_is_best": _taught_is_best,
+    "taught_is_cheap": lambda members: _lower(
+        _taught_and_others(members), lambda f: f.micros, "µs per example: {}, the others {}"
+    ),
+    "taught_is_sooner": _taught_is_sooner,
+    "mlp_fails": lambda members: _lower(
+        _mlps_and_others(members)[::-1], lambda f: f.loss, "MLPs {1}, transformers {0}"
+    ),
+    "taught_and_nano_equal": _taught_and_nano_equal,
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import pandas as pd
 
 from runner.analysis.digits import MISSING, significant
 from runner.reports.parts.sections import environment_line
@@ -18,12 +17,13 @@ from studies.options import LEFT_DIGITS
 from studies.report import Report, expectation_table, table
 from studies.words import published, tables
 
-Text = Callable[[Any], str]
-THREE_DIGITS: Text = partial(significant, digits=3)
 TITLES = {
     "addition": "Task 1: addition, beside the published table (A100-40GB, 60 s)",
     "shakespeare": "Task 2: characters of Shakespeare, beside the published table",
 }
+MORE = {"num_parameters": ",", "train_accuracy": ".3f", "inference_micros": ""}
+MORE_HEADS = ("parameters", "train accuracy", "inference, µs")
+"""Columns that the published tables do not have."""
 
 
 def render(lines: Sequence[Line]) -> Report:
@@ -31,44 +31,14 @@ def render(lines: Sequence[Line]) -> Report:
     from studies.plots import fitting_curves
 
     fits = fitted(lines)
-    rows = [numbers(f) for f in fits]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*rows[0]] if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    files = {"results.csv": text.getvalue().encode()}
+    rows = pd.DataFrame([f.numbers() for f in fits], dtype=object)
+    files = {"results.csv": rows.to_csv(index=False).encode()}
     for task in dict.fromkeys(f.task for f in fits):
         files |= fitting_curves(task, [f for f in fits if f.task == task and f.points])
     cut = [name for name in lines[0].get("variants", ()) if name not in {f.name for f in fits}]
     failures = [f"{f.name}: {f.message}" for f in fits if f.status != PASS]
     failures += [f"{name}: {CUT_SHORT}" for name in cut]
     return Report(blocks=[*_blocks(lines[0], fits)], files=files, failures=failures)
-
-
-def numbers(f: Fitted) -> dict[str, Any]:
-    """The columns of the source, then further columns: a line of results.csv."""
-    last = f.last
-    reached = {
-        f"{what}_to_{level:g}": getattr(f.reached(level), name, None)
-        for level in LEVELS
-        for what, name in (("steps", "step"), ("seconds", "seconds"))
-    }
-    return {
-        "model": f.model,
-        "learning_rate": f.learning_rate,
-        **{name: getattr(last, name, None) for name in ("train_loss", "test_loss", "test_accuracy")},
-        "num_parameters": f.num_parameters,
-        "time_per_example_in_micros": f.micros,
-        "train_time_in_seconds": last.seconds if last else None,
-        "train_accuracy": last.train_accuracy if last else None,
-        "inference_micros": f.inference_micros,
-        "task": f.task,
-        "case": f.case,
-        "batch": f.batch,
-        "steps": last.step if last else None,
-        **reached,
-        "status": f.status,
-    }
 
 
 def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
@@ -106,11 +76,9 @@ def _questions(options: Mapping[str, Any]) -> tuple[list[str], int]:
 
 
 def _data(study: Line, task: str) -> str:
-    options = study["options"]
     if task == "addition":
-        signs, digits = _questions(options)
-        order = "backwards" if options["reverse"] else "forwards"
-        return f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written {order}."
+        signs, digits = _questions(study["options"])
+        return f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written backwards."
     if study["text"] != "shakespeare":
         return "NOT Shakespeare but a synthetic text."
     sizes = study.get("text_sizes") or SIZES  # the text has a checksum, so older records had the same sizes
@@ -123,53 +91,28 @@ def _when(fits: Sequence[Fitted]) -> str:
         return "not reached" if point is None else f"{point.step:,}, {point.seconds:.1f} s"
 
     heads = ["model", "learning_rate", *(f"steps, seconds to {level:.1%}" for level in LEVELS)]
-    return table(
-        heads,
-        [[f.model, f"{f.learning_rate:g}", *(text(f.reached(level)) for level in LEVELS)] for f in fits],
-    )
-
-
-BESIDE: Mapping[str, Mapping[str, tuple[str, Text]]] = {
-    "addition": {
-        "train loss": ("train_loss", "{:.3f}".format),
-        "test loss": ("test_loss", "{:.3f}".format),
-        "accuracy": ("test_accuracy", "{:.3f}".format),
-        "µs per example": ("time_per_example_in_micros", THREE_DIGITS),
-        "seconds": ("train_time_in_seconds", "{:.1f}".format),
-    },
-    "shakespeare": {
-        "learning rate": ("learning_rate", "{:g}".format),
-        "batch": ("batch", "{:,}".format),
-        "seconds": ("train_time_in_seconds", "{:.0f}".format),
-        "test loss": ("test_loss", "{:.2f}".format),
-    },
-}
-"""The columns of the published tables -> our column, and how it is written."""
-OURS: Mapping[str, tuple[str, Text]] = {
-    "parameters": ("num_parameters", "{:,}".format),
-    "train accuracy": ("train_accuracy", "{:.3f}".format),
-    "inference, µs": ("inference_micros", THREE_DIGITS),
-}
-"""Columns that the published tables do not have."""
+    rows = [[f.model, f"{f.learning_rate:g}", *(text(f.reached(level)) for level in LEVELS)] for f in fits]
+    return table(heads, rows)
 
 
 def _beside(task: str, members: Sequence[Fitted]) -> str:
-    """The rows of the published table and ours. Beside each published column is ours, then ``OURS``."""
-    columns = BESIDE[task]
-    theirs = {first: cells for first, *cells in (tuple(row.values()) for row in published(task))}
-    ours = {_label(f): f for f in members}
+    """The rows of the published table and ours. Beside each published column is ours, then ``MORE``."""
+    first, *columns = tables("published")[task]["columns"]
+    digits = {**tables("published")[task]["ours"], **MORE}
+    theirs = {row[first]: [row[column] for column in columns] for row in published(task)}
+    ours = {_label(f): f.numbers() for f in members}
     lines = []
     for label in dict.fromkeys((*theirs, *ours)):
-        values = numbers(ours[label]) if label in ours else {}
-        missing = MISSING if values.get("status") in (None, PASS) else values["status"]
+        values = ours.get(label, {"status": PASS})
+        missing = MISSING if values["status"] == PASS else values["status"]
         texts = [
-            missing if values.get(name) is None else text(values[name])
-            for name, text in (*columns.values(), *OURS.values())
+            missing if value is None else format(value, how) if how else significant(value, 3)
+            for value, how in ((values.get(name), how) for name, how in digits.items())
         ]
         pairs = zip(theirs.get(label, [MISSING] * len(columns)), texts, strict=False)
         lines.append([label, *(cell for pair in pairs for cell in pair), *texts[len(columns) :]])
     heads = [head for column in columns for head in (f"{column}, published", "ours")]
-    return table([next(iter(published(task)[0])), *heads, *OURS], lines)
+    return table([first, *heads, *MORE_HEADS], lines)
 
 
 def _label(f: Fitted) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from statistics import median
 from typing import Any, TypeVar
 
 from studies.journal import PASS, Line, of_kind
+from studies.words import tables
 
 LEVELS = (0.5, 0.9, 0.995)
 SOLVED = 0.995
@@ -61,6 +62,11 @@ class Fitted:
         return self.status == PASS and self.last is not None
 
     @property
+    def loss(self) -> float:
+        """At the end, on held-out data."""
+        return self.last.test_loss if self.last else math.nan
+
+    @property
     def accuracy(self) -> float:
         """At the end; 0 without an evaluation."""
         return self.last.test_accuracy if self.last else 0.0
@@ -90,6 +96,23 @@ class Fitted:
         later = [place for place, point in enumerate(self.points) if point.seconds >= seconds]
         seen = self.points[: later[0] + 1] if later else self.points
         return max((point.test_accuracy for point in seen), default=0.0)
+
+    def numbers(self) -> dict[str, Any]:
+        """A line of results.csv."""
+        last = asdict(self.last) if self.last else {}
+        facts = {field.name: getattr(self, field.name) for field in fields(self)} | last
+        facts |= {"inference_micros": self.inference_micros, "time_per_example_in_micros": self.micros}
+        facts |= {"steps": last.get("step"), "train_time_in_seconds": last.get("seconds")}
+        reached = {
+            f"{what}_to_{level:g}": getattr(self.reached(level), name, None)
+            for level in LEVELS
+            for what, name in (("steps", "step"), ("seconds", "seconds"))
+        }
+        return {
+            **{name: facts.get(name) for name in tables("words")["results"]["columns"]},
+            **reached,
+            "status": self.status,
+        }
 
 
 T = TypeVar("T", Point, Fitted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -40,50 +40,40 @@ class Plan:
     case: str
     task: str
     entry: Entry
-    learning_rate: float
-    batch: int
     rule: Rule
 
     @property
     def name(self) -> str:
-        return f"{self.case} lr {self.learning_rate:g}"
+        return f"{self.case} lr {self.rule.learning_rate:g}"
 
 
 def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
     """All trainings, in the order of the published tables."""
     sweep = [
-        plan
+        Plan(case=case, task=task, entry=entry, rule=rule)
         for case, entry in entries().items()
         if entry.implementation in options.models and case != NOT_PUBLISHED
-        for task in tasks
-        if f"_{task}" in case
-        for plan in (_on_addition if task == "addition" else _on_text)(case, entry, options)
+        for task, rules in (("addition", _on_addition), ("shakespeare", _on_text))
+        if task in tasks and f"_{task}" in case
+        for rule in rules(case, entry, options)
     ]
     return sorted(sweep, key=lambda plan: place(plan.task, plan.entry.implementation))
 
 
-def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> list[Plan]:
+def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> Iterator[Rule]:
     every = EVERY_MLP if entry.implementation == "MLP" else EVERY
-    rule = Rule(budget_s=options.budget_s, every=every, stop_above=SOLVED)
-    planned: dict[str, Any] = {
-        "case": case,
-        "task": "addition",
-        "entry": entry,
-        "batch": entry.published_batch,
-        "rule": rule,
-    }
-    return [Plan(**planned, learning_rate=rate) for rate in options.learning_rates]
+    for rate in options.learning_rates:
+        yield Rule(rate, entry.published_batch, options.budget_s, every, stop_above=SOLVED)
 
 
-def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> list[Plan]:
+def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> Iterator[Rule]:
     rate, batch = TEXT_RATE, entry.published_batch
     if entry.implementation != "MLP":
         rate = options.text_learning_rate
         share = QUICK_BATCH if options.quick else batch // CPU_SHARE
         batch = options.text_batch or (share if options.device == "cpu" else batch)
     budget_s = options.text_budget_s * (2 if case == DOUBLE else 1)
-    rule = Rule(budget_s=budget_s, every=EVERY_TEXT_MLP.get(case, EVERY), stop_above=None)
-    return [Plan(case=case, task="shakespeare", entry=entry, learning_rate=rate, batch=batch, rule=rule)]
+    yield Rule(rate, batch, budget_s, EVERY_TEXT_MLP.get(case, EVERY))
 
 
 def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str]) -> Path:
@@ -100,7 +90,7 @@ def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str
         if task == "shakespeare":
             assert corpus is not None
             return text_task(corpus, block=BLOCK, last_only=last_only)
-        questions = {name: getattr(options, name) for name in ("seed", "reverse", "operations", "digits")}
+        questions = {name: getattr(options, name) for name in ("seed", "operations", "digits")}
         return addition_task(**questions, device=device, **(QUICK if options.quick else {}))
 
     journal = Journal(options.output_dir, "implementations")
@@ -111,7 +101,7 @@ def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str
         facts |= {"refused": refused, "variants": [plan.name for plan in todo]}
         device = journal.begin(options, command, **facts)
         for plan in todo:
-            say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.batch} examples in a step")
+            say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.rule.batch} examples in a step")
             _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
     return journal.path
 
@@ -133,16 +123,15 @@ def corpus_for(options: ImplementationsOptions) -> tuple[Corpus | None, str | No
 def _fit(
     plan: Plan, options: ImplementationsOptions, task: Task, device: torch.device, journal: Journal
 ) -> None:
-    name = plan.name
-    how: dict[str, Any] = {"learning_rate": plan.learning_rate, "batch": plan.batch}
-    facts: dict[str, Any] = {"variant": name, "task": plan.task, "case": plan.case, **how}
-    facts |= {"model": plan.entry.implementation, "budget_s": plan.rule.budget_s}
+    name, rule, model_name = plan.name, plan.rule, plan.entry.implementation
+    facts: dict[str, Any] = {"variant": name, "task": plan.task, "case": plan.case, "model": model_name}
+    facts |= {"learning_rate": rule.learning_rate, "batch": rule.batch, "budget_s": rule.budget_s}
     status, message = PASS, None
     try:
         seed_everything(options.seed)
-        model = make_model(plan.entry.implementation, config_of(plan, options.digits))
+        model = make_model(model_name, config_of(plan, options.digits))
         facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        for point in fit(model, task, plan.rule, **how, seed=options.seed, device=device):
+        for point in fit(model, task, rule, options.seed, device):
             journal.write("point", variant=name, **asdict(point))
             say(
                 f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f} "

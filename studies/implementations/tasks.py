@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -86,35 +87,34 @@ def text_task(corpus: Corpus, *, block: int, last_only: bool) -> Task:
     return Task(draw=draw, test=cut(starts), last_only=last_only)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """When to evaluate and when to stop. ``every`` is in steps."""
+    """How to train, when to evaluate and when to stop. ``every`` is in steps."""
 
+    learning_rate: float
+    batch: int
     budget_s: float
     every: int
-    stop_above: float | None  # accuracy that ends the training; None: only the budget ends it
+    stop_above: float = math.inf  # accuracy that ends the training
 
 
 def fit(
     model: torch.nn.Module,
     task: Task,
     rule: Rule,
-    *,
-    learning_rate: float,
-    batch: int,
     seed: int,
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Point]:
     """Trains with AdamW. Yields a point after the first step, every ``rule.every`` steps, and at the end."""
     model = model.to(device).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rule.learning_rate, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
     step, seconds = 0, 0.0
     recent: list[torch.Tensor] = []
     began = clock()
     while True:
-        inputs, targets = (part.to(device) for part in task.draw(batch, generator))
+        inputs, targets = (part.to(device) for part in task.draw(rule.batch, generator))
         optimizer.zero_grad(set_to_none=True)
         logits = model(inputs)
         loss = task.loss(logits, targets)
@@ -147,6 +147,6 @@ def fit(
         )
         if train_loss - train_loss != 0:
             raise FloatingPointError("the loss is not finite")
-        if over or (rule.stop_above is not None and accuracy > rule.stop_above):
+        if over or accuracy > rule.stop_above:
             return
         began = clock()

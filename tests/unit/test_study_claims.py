@@ -30,20 +30,17 @@ from tests.factories import Capture, known, make_job, make_record
 
 
 @pytest.mark.parametrize(
-    ("question", "more", "answer"),
+    ("question", "digits", "answer"),
     [
-        ((123, "+", 456), {}, "123+456=0579|"),
-        ((123, "+", 456), {"reverse": True}, "321+654=9750|"),
-        ((123, "+", 999), {"digits": 5}, "00123+00999=001122|"),
-        ((999, "-", 123), {}, "999-123=0876|"),
-        ((999, "-", 123), {"reverse": True}, "999-321=6780|"),
-        ((123, "-", 999), {}, "123-999=m876|"),
-        ((123, "-", 999), {"reverse": True}, "321-999=678m|"),  # the minus is a digit and is reversed, too
-        ((1, "-", 99999), {"digits": 5}, "00001-99999=m99998|"),
+        ((123, "+", 456), 3, "321+654=9750|"),
+        ((123, "+", 999), 5, "32100+99900=221100|"),
+        ((999, "-", 123), 3, "999-321=6780|"),
+        ((123, "-", 999), 3, "321-999=678m|"),  # the minus is a digit and is reversed, too
+        ((1, "-", 99999), 5, "10000-99999=89999m|"),
     ],
 )
-def test_sequences_are_the_studys(question: tuple[int, str, int], more: dict[str, Any], answer: str) -> None:
-    assert generate(*question, **more) == answer
+def test_sequences_are_the_studys(question: tuple[int, str, int], digits: int, answer: str) -> None:
+    assert generate(*question, digits=digits) == answer
 
 
 def story(*trained: tuple[str, str, float, list[tuple[float, ...]]], steps: int = 1) -> list[Line]:
@@ -137,7 +134,7 @@ def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
 
 
 def report_of(lines: list[Line], text: str | None = "shakespeare", **options: Any) -> dict[str, str]:
-    given = {"budget_s": 60.0, "text_budget_s": 300.0, "reverse": True, "quick": False, **options}
+    given = {"budget_s": 60.0, "text_budget_s": 300.0, "quick": False, **options}
     study = {"kind": "study", "text": text, "refused": None, "options": given, "environment": {}}
     report = render([study, *lines])
     files = {name: content.decode(errors="replace") for name, content in report.files.items()}
