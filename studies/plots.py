@@ -25,7 +25,7 @@ def loss_curves(variants: Sequence[Variant]) -> Mapping[str, bytes]:
         for panel, precision in zip(panels, precisions, strict=True):
             for variant in (v for v in variants if v.precision == precision):
                 place = modes.index(variant.mode)
-                curves = [curve for training in variant.trainings if (curve := training.losses())]
+                curves = [curve for training in variant.trainings if (curve := training.losses)]
                 for number, curve in enumerate(curves):
                     panel.plot(
                         [*curve],

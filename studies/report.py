@@ -9,6 +9,7 @@ from pathlib import Path
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.store.run_folder import write_whole
+from studies.words import tables
 
 HOLDS, FAILS, OPEN = "yes", "NOT in this run", "cannot tell"
 NOT_SHOWN = "not shown"
@@ -40,6 +41,12 @@ class Expectation:
     expected: str
     seen: str
     holds: str
+
+
+def part(name: str, *cells: str) -> list[str]:
+    """A part of a report: its title, tables, and the note below."""
+    title, note = tables("words")["parts"][name]
+    return [f"## {title}", *cells, note]
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -21,8 +21,7 @@ from runner.store.record_file import read_records
 from runner.store.run_folder import RECORDS
 from studies.compile_modes.run import MODES, PARTS
 from studies.journal import is_journal
-from studies.report import FAILS, HOLDS, OPEN, Expectation, Judged, Report, expectation_table
-from studies.words import tables
+from studies.report import FAILS, HOLDS, OPEN, Expectation, Judged, Report, expectation_table, part
 
 COMPILE_NOISE = 1.2
 """Compile times that differ by a smaller factor are equal: compilation is timed once, on a shared machine.
@@ -53,6 +52,7 @@ def render(folder: Path) -> Report:
         f"{_title(r)}, {mode_of(r)}: {r.status.value}: {r.failure.message if r.failure else ''}".rstrip(": ")
         for r in failed
     ]
+    rows = expectations(compare(records))
     blocks = [
         "# Study C: torch.compile modes",
         (
@@ -62,9 +62,7 @@ def render(folder: Path) -> Report:
         ),
         "A trial run: models at scale tiny. The figures mean nothing." if trial else "",
         "All numbers: " + ", ".join(f"[{path}]({path})" for path in reports),
-        "## Is the expected story seen here?",
-        expectation_table(expectations(compare(records)), first="model", judged=not trial),
-        tables("words")["notes"]["compile-modes"],
+        *part("compile-modes", expectation_table(rows, first="model", judged=not trial)),
         *(f"- {failure}" for failure in failures),
     ]
     return Report(name=EXPECTATIONS, blocks=blocks, failures=failures)

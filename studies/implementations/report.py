@@ -14,13 +14,9 @@ from studies.implementations.claims import claims
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
 from studies.journal import CUT_SHORT, PASS, Line
 from studies.options import LEFT_DIGITS
-from studies.report import Report, expectation_table, table
+from studies.report import Report, expectation_table, part, table
 from studies.words import published, tables
 
-TITLES = {
-    "addition": "Task 1: addition, beside the published table (A100-40GB, 60 s)",
-    "shakespeare": "Task 2: characters of Shakespeare, beside the published table",
-}
 MORE = {"num_parameters": ",", "train_accuracy": ".3f", "inference_micros": ""}
 MORE_HEADS = ("parameters", "train accuracy", "inference, µs")
 """Columns that the published tables do not have."""
@@ -56,14 +52,23 @@ def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
     )
     if options["quick"]:
         yield "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."
-    for task, title in TITLES.items():
-        if members := [f for f in fits if f.task == task]:
-            yield from (f"## {title}", _data(study, task), _beside(task, members))
-            if task == "addition":
-                if not published_task:
-                    yield "NOT the same task: the published questions are additions of three digits."
-                yield _when(members)
-            yield tables("words")["notes"][task]
+    signs, digits = _questions(options)
+    asked = f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written backwards."
+    sizes = study.get("text_sizes") or SIZES  # the text has a checksum, so older records had the same sizes
+    counts = f"{sizes['characters']:,} characters, {sizes['distinct']} distinct"
+    text = f"{counts}; the last {sizes['held_out']:,} are held out."
+    if study["text"] != "shakespeare":
+        text = "NOT Shakespeare but a synthetic text."
+    if on_addition := [f for f in fits if f.task == "addition"]:
+        other = (
+            ""
+            if published_task
+            else "NOT the same task: the published questions are additions of three digits."
+        )
+        cells = (asked, _beside("addition", on_addition), other, _when(on_addition))
+        yield from part("addition", *cells)
+    if on_text := [f for f in fits if f.task == "shakespeare"]:
+        yield from part("shakespeare", text, _beside("shakespeare", on_text))
     if study["refused"]:
         yield f"Task 2 was left out: {study['refused']}"
     yield "## Do the source's claims hold here?"
@@ -73,17 +78,6 @@ def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
 def _questions(options: Mapping[str, Any]) -> tuple[list[str], int]:
     """Signs and digits of the questions. Older records have additions of three digits only."""
     return list(options.get("operations", ("+",))), int(options.get("digits", LEFT_DIGITS))
-
-
-def _data(study: Line, task: str) -> str:
-    if task == "addition":
-        signs, digits = _questions(study["options"])
-        return f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written backwards."
-    if study["text"] != "shakespeare":
-        return "NOT Shakespeare but a synthetic text."
-    sizes = study.get("text_sizes") or SIZES  # the text has a checksum, so older records had the same sizes
-    counts = f"{sizes['characters']:,} characters, {sizes['distinct']} distinct"
-    return f"{counts}; the last {sizes['held_out']:,} are held out."
 
 
 def _when(fits: Sequence[Fitted]) -> str:

@@ -9,7 +9,7 @@ from runner.analysis.digits import MISSING, estimate_text
 from runner.reports.parts.sections import environment_line
 from studies.journal import PASS, Line
 from studies.options import PRECISIONS
-from studies.report import FAILS, HOLDS, OPEN, Expectation, Report, expectation_table, table
+from studies.report import FAILS, HOLDS, OPEN, Expectation, Report, expectation_table, part, table
 from studies.training_time.results import EAGER, REFERENCE, Variant, following, paired, variants_of
 from studies.words import published, tables
 
@@ -17,7 +17,7 @@ Variants = Mapping[str, Variant]
 HEADS, LABELS = tables("words")["precisions"], tables("words")["modes"]
 WALL_NOISE = 1.05
 """Wall times of whole runs have no interval: those that differ by a smaller factor are not told apart."""
-STEP_NOISE = Protocol().noise_threshold
+STEP_NOISE = 1 + Protocol().noise_threshold
 """As in the runner's verdicts, an interval must lie beyond 2 %: processes differ by about as much."""
 ASTRAY = "DOES NOT FOLLOW"
 UNTIMED = "not both were timed"
@@ -27,7 +27,7 @@ def render(lines: Sequence[Line]) -> Report:
     from studies.plots import loss_curves
 
     study, variants = lines[0], variants_of(lines)
-    sizes, text = study["sizes"], study["text"]
+    sizes, text, kernels = study["sizes"], study["text"], study.get("attention_kernels")  # older: None
     real = text["name"] == "shakespeare"
     judged = real and not study.get("options", {}).get("quick")
     about = (
@@ -35,48 +35,35 @@ def render(lines: Sequence[Line]) -> Report:
         f"{sizes['batch']} x {sizes['block']} characters, {sizes['seeds']} seeds; "
         f"text: {text['name']}, {text['characters']:,} characters"
         f"{'' if real else ' - NOT Shakespeare: figures of a trial run'}. "
-        f"{environment_line(study['environment'])}.{_attention(study)}"
+        f"{environment_line(study['environment'])}."
     )
-    parts = {
-        "wall": ("Wall time = compile + run, minutes:seconds", _by_precision(variants, _time_cell)),
-        "steps": (
-            "Steps alone: how many times as fast as fp32 eager",
-            _by_precision(variants, lambda v: "1" if v.name == REFERENCE else _steps(variants, REFERENCE, v)),
-        ),
-        "ratios": (
-            "Ratios to fp32 eager, ours beside the published ones (above 1: faster)",
-            _side_by_side(variants),
-        ),
-        "conclusions": (
-            "Do the author's two conclusions hold here?",
-            expectation_table(conclusions(variants), first="of", judged=judged),
-        ),
-        "published": ("The published tables: one RTX 3070, minutes:seconds", _published()),
-        "following": ("Do compiled trainings follow eager?", _following(variants)),
-    }
-    notes = tables("words")["notes"]
-    blocks = [
-        block for name, (title, cells) in parts.items() for block in (f"## {title}", cells, notes[name])
-    ]
-    broken = [(v.name, v.failed) for v in variants.values() if v.failed]
-    failed = "\n".join(f"- {name}: {training.status}. {training.message}" for name, training in broken)
-    astray = [name for name, *_, verdict in _followed(variants) if verdict == ASTRAY]
+    if kernels is not None:
+        about += f" Fused attention kernels that torch may choose: {', '.join(kernels) or 'none'}."
+    followed = {v.name: _followed(variants, v) for v in variants.values() if v.mode != EAGER}
+    broken = {v.name: v.failed for v in variants.values() if v.failed}
     return Report(
-        blocks=["# Study A: training time of a small GPT", about, *blocks, failed],
+        blocks=[
+            "# Study A: training time of a small GPT",
+            about,
+            *part("wall", _by_precision(variants, _time_cell)),
+            *part("steps", _by_precision(variants, lambda v: _steps_cell(variants, v))),
+            *part("ratios", _side_by_side(variants)),
+            *part("conclusions", expectation_table(conclusions(variants), first="of", judged=judged)),
+            *part("published", _published()),
+            *part(
+                "following",
+                table(["precision", "variant", "distance", "spread", "verdict"], followed.values()),
+            ),
+            "\n".join(
+                f"- {name}: {training.status}. {training.message}" for name, training in broken.items()
+            ),
+        ],
         files=loss_curves([*variants.values()]),
         failures=[
-            *(f"{name}: {training.status}" for name, training in broken),
-            *(f"{name}: {ASTRAY}" for name in astray),
+            *(f"{name}: {training.status}" for name, training in broken.items()),
+            *(f"{name}: {ASTRAY}" for name, cells in followed.items() if cells[-1] == ASTRAY),
         ],
     )
-
-
-def _attention(study: Line) -> str:
-    """Which fused kernels torch may choose for attention. Older records do not have it."""
-    allowed = study.get("attention_kernels")
-    if allowed is None:
-        return ""
-    return f" Fused attention kernels that torch may choose: {', '.join(allowed) or 'none'}."
 
 
 def _named(variant: Variant) -> list[str]:
@@ -86,11 +73,11 @@ def _named(variant: Variant) -> list[str]:
 def _by_precision(variants: Variants, cell: Callable[[Variant], str]) -> str:
     rows = variants.values()
     precisions = [name for name in PRECISIONS if any(row.precision == name for row in rows)]
-    cells = {(row.mode, row.precision): cell(row) for row in rows}
     modes = dict.fromkeys(row.mode for row in rows)
+    cells = {name: cell(row) for name, row in variants.items()}
     return table(
         ["", *(HEADS[name] for name in precisions)],
-        [[LABELS.get(m, m), *(cells.get((m, name), MISSING) for name in precisions)] for m in modes],
+        [[LABELS.get(m, m), *(cells.get(f"{name} {m}", MISSING) for name in precisions)] for m in modes],
     )
 
 
@@ -100,41 +87,38 @@ def _time_cell(row: Variant) -> str:
     return f"{minutes_text(row.wall_s)} = {minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
 
 
+def _steps_cell(variants: Variants, row: Variant) -> str:
+    return "1" if row.name == REFERENCE else estimate_text(paired(variants.get(REFERENCE), row))
+
+
 def minutes_text(seconds: float) -> str:
     """``5:31``. Below a minute with tenths, ``0:07.4``, so that short runs can be distinguished."""
     if seconds < 60:
         tenths = round(seconds * 10)
         return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
-    whole = round(seconds)
-    return f"{whole // 60}:{whole % 60:02d}"
-
-
-def _steps(variants: Variants, slow: str, fast: Variant) -> str:
-    return estimate_text(paired(variants.get(slow), fast))
+    return f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
 
 
 def _side_by_side(variants: Variants) -> str:
     """Ratios of wall times, and the published ratios of several lists."""
-    eager, rows = variants.get(REFERENCE), published("training_time")
-    times = {
-        (row["group"], f"{name} {row['mode']}"): 60 * int(row[name].split(":")[0])
-        + int(row[name].split(":")[1])
-        for row in rows
-        for name in PRECISIONS
-        if row[name] and row["mode"]
-    }
-    lists = list(dict.fromkeys(row["group"] for row in rows))
+    times: dict[str, dict[str, float]] = {}  # list of the source -> variant -> seconds
+    heads = ["precision", "variant", "ours", "ours, without compiling"]
+    for row in published("training_time"):
+        for name in PRECISIONS:
+            minutes, _, seconds = row[name].partition(":")
+            if minutes and row["mode"]:
+                times.setdefault(row["group"], {})[f"{name} {row['mode']}"] = 60 * int(minutes) + int(seconds)
+        heads += [f"{row['variant']}, {row['group']} (published)"] if row["mode"] == EAGER else []
+    eager = variants.get(REFERENCE)
     lines = []
-    for row in variants.values():
+    for variant in variants.values():
         ratios = (
-            _divided(eager.wall_s if eager else None, row.wall_s),
-            _divided(eager.run_s if eager else None, row.run_s),
-            *(_divided(times[group, REFERENCE], times.get((group, row.name))) for group in lists),
+            _divided(eager.wall_s if eager else None, variant.wall_s),
+            _divided(eager.run_s if eager else None, variant.run_s),
+            *(_divided(of_list[REFERENCE], of_list.get(variant.name)) for of_list in times.values()),
         )
-        lines.append([*_named(row), *(MISSING if value is None else f"{value:.2f}" for value in ratios)])
-    eagers = {row["group"]: row["variant"] for row in rows if row["mode"] == EAGER}
-    sources = [f"{eagers[group]}, {group} (published)" for group in lists]
-    return table(["precision", "variant", "ours", "ours, without compiling", *sources], lines)
+        lines.append([*_named(variant), *(MISSING if value is None else f"{value:.2f}" for value in ratios)])
+    return table(heads, lines)
 
 
 def _divided(slow: float | None, fast: float | None) -> float | None:
@@ -142,37 +126,24 @@ def _divided(slow: float | None, fast: float | None) -> float | None:
 
 
 def _published() -> str:
-    lines = [
-        [
-            f"{row['group']}: {row['variant']}{'' if row['mode'] else ' (published, not measured here)'}",
-            *(row[name] or MISSING for name in PRECISIONS),
-        ]
-        for row in published("training_time")
-    ]
+    lines = []
+    for row in published("training_time"):
+        note = "" if row["mode"] else " (published, not measured here)"
+        lines.append(
+            [f"{row['group']}: {row['variant']}{note}", *(row[name] or MISSING for name in PRECISIONS)]
+        )
     return table(["", *HEADS.values()], lines)
 
 
-def _followed(variants: Variants) -> Iterator[tuple[str, float | None, float | None, str]]:
-    """Variant, its distance from eager, the spread of eager, and whether it follows eager."""
-    for name, variant in variants.items():
-        if variant.mode == EAGER:
-            continue
-        distance, spread = following(variant, variants.get(f"{variant.precision} {EAGER}"))
-        if distance is None:
-            verdict = "did not train"
-        elif spread is None:
-            verdict = "unknown: takes two seeds or more"
-        else:
-            verdict = "follows" if distance <= spread else ASTRAY
-        yield name, distance, spread, verdict
-
-
-def _following(variants: Variants) -> str:
-    lines = [
-        [*_named(variants[name]), *(MISSING if nats is None else f"{nats:.2g}" for nats in pair), verdict]
-        for name, *pair, verdict in _followed(variants)
-    ]
-    return table(["precision", "variant", "distance", "spread", "verdict"], lines)
+def _followed(variants: Variants, variant: Variant) -> list[str]:
+    """Distance from eager, the spread of eager, and whether the variant follows eager."""
+    distance, spread = following(variant, variants.get(f"{variant.precision} {EAGER}"))
+    if distance is None or spread is None:
+        verdict = "did not train" if distance is None else "unknown: takes two seeds or more"
+    else:
+        verdict = "follows" if distance <= spread else ASTRAY
+    texts = (MISSING if nats is None else f"{nats:.2g}" for nats in (distance, spread))
+    return [*_named(variant), *texts, verdict]
 
 
 def conclusions(variants: Variants) -> list[Expectation]:
@@ -186,20 +157,19 @@ def conclusions(variants: Variants) -> list[Expectation]:
     ]
     claims += [(f"compiling helps: {HEADS[p]}", f"{p} {EAGER}", f"{p} compile") for p in precisions]
     return [
-        expectation
+        Expectation(title=title, expected=claim, seen=text, holds=holds)
         for claim, slow, fast in claims
         if slow in variants and fast in variants
-        for expectation in _compared(claim, variants[slow], variants[fast])
+        for title, text, holds in _compared(variants[slow], variants[fast])
     ]
 
 
-def _compared(claim: str, slow: Variant, fast: Variant) -> Iterator[Expectation]:
+def _compared(slow: Variant, fast: Variant) -> Iterator[tuple[str, str, str]]:
     steps, factor = paired(slow, fast), _divided(slow.wall_s, fast.wall_s)
     low, high = (steps.low, steps.high) if steps else (None, None)
-    text = estimate_text(steps) if steps else UNTIMED
-    yield Expectation(title="steps", expected=claim, seen=text, holds=_holds(low, high, 1 + STEP_NOISE))
+    yield "steps", estimate_text(steps) if steps else UNTIMED, _holds(low, high, STEP_NOISE)
     text = UNTIMED if factor is None else f"{factor:.2f}x"
-    yield Expectation(title="whole run", expected=claim, seen=text, holds=_holds(factor, factor, WALL_NOISE))
+    yield "whole run", text, _holds(factor, factor, WALL_NOISE)
 
 
 def _holds(low: float | None, high: float | None, limit: float) -> str:
