@@ -39,10 +39,6 @@ class Journal:
 
     def __init__(self, wanted: Path | None, study: str) -> None:
         self.path, self._study = new_folder(wanted, f"study-{study}"), study
-        try:
-            self._file = (self.path / RECORDS).open("xb")
-        except OSError as error:
-            raise UsageError(f"--output-dir: {self.path} cannot be used ({error.strerror})") from None
 
     def begin(self, options: StudyOptions, command: Sequence[str], **facts: Any) -> torch.device:
         """Sets the threads and the device, and writes the first line: study, options and environment."""
@@ -63,12 +59,10 @@ class Journal:
         """Adds one line and waits until it is on the disk. NaN and infinity become null."""
         text = json.dumps({"kind": kind, **facts}, default=str)  # str: of a path
         finite = json.loads(text, parse_constant=lambda _: None)
-        self._file.write(json.dumps(finite).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        self._file.close()
+        with (self.path / RECORDS).open("ab") as file:
+            file.write(json.dumps(finite).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_lines(folder: Path) -> list[Line]:

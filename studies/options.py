@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from harness import devices
-from harness.settings import COUNT, DURATION, WHOLE, Group, Kind, by_flag, choice, whole, within
+from harness.loading.toml_file import read_toml
+from harness.settings import COUNT, DURATION, WHOLE, Group, Kind, by_flag, choice, within
 from runner.errors import UsageError
-from studies.words import tables
+
+
+@cache
+def tables(name: str) -> Mapping[str, Any]:
+    """The tables of ``words.toml``, or of ``published.toml``: what the sources published."""
+    return read_toml(Path(__file__).with_name(f"{name}.toml"))
+
 
 PRECISIONS, MODES = (tuple(tables("words")[name]) for name in ("precisions", "modes"))
 MODELS = ("HuggingFaceGPT", "MLP", "NanoGPT", "TLTransformer")
 TASKS = ("addition", "shakespeare")
-OPERATIONS = ("+", "-")
+PARTS, OPERATIONS = ("images", "text"), ("+", "-")
 LEFT_DIGITS = 3
 LEARNING_RATES = (1e-3, 1e-4, 1e-2)
 RATE = Kind(within(lambda rate: 0 < rate <= 1, "a learning rate; give a number between 0 and 1, as 1e-3"))
 FOLDER = Kind(Path)
-FEWEST_DIGITS, MOST_DIGITS = 2, 9
-
-
-def number_digits(text: str) -> int:
-    """With one digit there are fewer questions than study B holds out."""
-    value = whole(text)
-    if not FEWEST_DIGITS <= value <= MOST_DIGITS:
-        raise ValueError(f"{text!r} is not possible; give {FEWEST_DIGITS} to {MOST_DIGITS} digits")
-    return value
+DIGITS = choice("number of digits", "23456789")  # with one there are fewer questions than are held out
 
 
 def option(default: Any, name: str, kind: Kind = COUNT, *, listed: bool = False) -> Any:
@@ -65,16 +65,10 @@ def usable_device(given: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextStudyOptions(StudyOptions):
-    """The settings of studies that train on a text."""
-
-    data_dir: Path | None = option(None, "--data-dir=DIR", FOLDER)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingTimeOptions(TextStudyOptions):
+class TrainingTimeOptions(StudyOptions):
     """Study A. None in steps, batch, block, seeds or every: the default for the device."""
 
+    data_dir: Path | None = option(None, "--data-dir=DIR", FOLDER)
     precisions: tuple[str, ...] = several((), "--precisions=NAME", choice("precision", PRECISIONS))
     modes: tuple[str, ...] = several(MODES, "--modes=NAME", choice("mode", MODES))
     steps: int | None = option(None, "--steps=N")
@@ -103,9 +97,10 @@ class TrainingTimeOptions(TextStudyOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImplementationsOptions(TextStudyOptions):
+class ImplementationsOptions(StudyOptions):
     """Study B. Budgets: seconds of training for each model and learning rate. 0 or (): a default."""
 
+    data_dir: Path | None = option(None, "--data-dir=DIR", FOLDER)
     tasks: tuple[str, ...] = several((), "--tasks=NAME", choice("task", TASKS))
     only_asked: bool = False  # the user named the tasks, so a task that cannot run is an error
     models: tuple[str, ...] = several(MODELS, "--models=NAME", choice("model", MODELS))
@@ -115,7 +110,7 @@ class ImplementationsOptions(TextStudyOptions):
     text_batch: int | None = option(None, "--text-batch-size=N")
     text_learning_rate: float = option(1e-2, "--text-learning-rate=RATE", RATE)
     operations: tuple[str, ...] = several(("+",), "--operations=SIGN", choice("operation", OPERATIONS))
-    digits: int = option(LEFT_DIGITS, "--number-digits=N", Kind(number_digits))
+    digits: int = option(LEFT_DIGITS, "--number-digits=N", Kind(lambda text: int(DIGITS.read(text))))
     seed: int = option(0, "--seed=N", WHOLE)
 
     def checked(self) -> ImplementationsOptions:

@@ -9,7 +9,7 @@ from pathlib import Path
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.store.run_folder import write_whole
-from studies.words import tables
+from studies.options import tables
 
 HOLDS, FAILS, OPEN = "yes", "NOT in this run", "cannot tell"
 NOT_SHOWN = "not shown"
@@ -41,6 +41,12 @@ class Expectation:
     expected: str
     seen: str
     holds: str
+
+
+def published(name: str) -> tuple[dict[str, str], ...]:
+    """The rows of a table of figures that a source published, by the heads of its columns, as text."""
+    table = tables("published")[name]
+    return tuple(dict(zip(table["columns"], row, strict=True)) for row in table["rows"])
 
 
 def part(name: str, *cells: str) -> list[str]:

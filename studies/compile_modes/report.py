@@ -12,7 +12,6 @@ from harness.timing.first_calls import FIRST_CALLS
 from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare
 from runner.analysis.digits import estimate_text, seconds_text, significant
-from runner.analysis.estimate import Estimate
 from runner.analysis.verdicts.decision import difference
 from runner.errors import UsageError
 from runner.reports.parts.sections import environment_line
@@ -97,14 +96,12 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
         if record.job.case.point:
             sweeps.setdefault((_model(record), mode_of(record)), []).append(comparison)
     judged = [(title, *row) for title, modes in models.items() for row in _of_model(modes)]
-    judged += [
-        (
-            model,
-            f"the speedup of {mode} varies",
-            _over_points(min(points, key=_place), max(points, key=_place)),
-        )
-        for (model, mode), points in sweeps.items()
-    ]
+    for (model, mode), points in sweeps.items():
+        # the first and the last point: chosen before they are seen
+        ends = [choose(points, key=lambda c: (*c.record.job.case.at.values(),)) for choose in (min, max)]
+        names = (" ".join(comparison.record.job.case.point) for comparison in reversed(ends))
+        seen = _speed(*ends, f"at {' over that at '.join(names)}", OPEN, HOLDS, HOLDS)
+        judged.append((model, f"the speedup of {mode} varies", seen))
     return [Expectation(title=t, expected=e, seen=seen, holds=holds) for t, e, (seen, holds) in judged]
 
 
@@ -112,28 +109,23 @@ def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
     noise = COMPILE_NOISE
     for first, second in combinations([mode for mode in MODES.values() if mode in modes], 2):
         former, latter = modes[first], modes[second]
+        text, factor = f"as fast as {first}", _compile_factor(former, latter)
         if second == "reduce-overhead" and _on_cpu(former.record):
-            factor = _compile_factor(former, latter) or 1.0
-            noise = max(noise, factor, 1 / factor)
-            yield f"{second} is {first}, without CUDA graphs", _alike(former, latter)
+            noise = max(noise, factor or 1.0, 1 / (factor or 1.0))
+            text += f", compiled in {significant(factor, 2)} times the time" if factor else ""
+            yield (
+                f"{second} is {first}, without CUDA graphs",
+                _speed(former, latter, text, ALIKE, APART, APART),
+            )
         else:
             yield f"compile time rises from {first} to {second}", _compile_time(former, latter, noise)
-            yield f"run time falls from {first} to {second}", _run_time(former, latter)
+            yield f"run time falls from {first} to {second}", _speed(former, latter, text, OPEN, HOLDS, FAILS)
     yield "the first call is slow, later ones are fast", _first_calls([c.record for c in modes.values()])
 
 
 def _compile_factor(former: Comparison, latter: Comparison) -> float | None:
     first, second = former.compilation_latency_s, latter.compilation_latency_s
     return second / first if first and second else None
-
-
-def _alike(default: Comparison, other: Comparison) -> Judged:
-    text, _ = _run_time(default, other)
-    change, factor = between(default, other), _compile_factor(default, other)
-    if change is None:
-        return text, OPEN
-    text += f", compiled in {significant(factor, 2)} times the time" if factor else ""
-    return text, ALIKE if change.within(1) else APART
 
 
 def _compile_time(former: Comparison, latter: Comparison, noise: float) -> Judged:
@@ -145,26 +137,17 @@ def _compile_time(former: Comparison, latter: Comparison, noise: float) -> Judge
     return f"{first} s -> {second} s, {significant(factor, 2)} times", holds
 
 
-def _run_time(former: Comparison, latter: Comparison) -> Judged:
-    change = between(former, latter)
+def _speed(former: Comparison, latter: Comparison, text: str, alike: str, faster: str, slower: str) -> Judged:
+    """The speed of the second relative to the first. Each is compared with eager of its own process.
+
+    The interval includes an assumed difference between processes: one process of each cannot show it.
+    """
+    change = difference(*(c.estimate if c.record.status.passed else None for c in (former, latter)))
     if change is None:
         return "not both were timed", OPEN
-    text = f"{estimate_text(change)} as fast as {mode_of(former.record)}"
-    return text, OPEN if change.within(1) else HOLDS if change.log > 0 else FAILS
-
-
-def _place(comparison: Comparison) -> tuple[int, ...]:
-    return tuple(comparison.record.job.case.at.values())
-
-
-def _over_points(first: Comparison, last: Comparison) -> Judged:
-    """The speedup at the last point of a sweep over that at the first one: chosen before they are seen."""
-    change = between(first, last)
-    if change is None:
-        return "not both were timed", OPEN
-    ends = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
-    text = f"{estimate_text(change)} at {' over that at '.join(ends)}"
-    return text, OPEN if change.within(1) else HOLDS
+    return f"{estimate_text(change)} {text}", alike if change.within(
+        1
+    ) else faster if change.log > 0 else slower
 
 
 def _first_calls(records: Sequence[Record]) -> Judged:
@@ -176,12 +159,3 @@ def _first_calls(records: Sequence[Record]) -> Judged:
     span = " to ".join(dict.fromkeys(significant(f, 2) for f in (min(factors), max(factors))))
     text = f"the first takes {span} times as long, {slow} of {len(factors)} modes"
     return text, HOLDS if slow == len(factors) else FAILS
-
-
-def between(former: Comparison, latter: Comparison) -> Estimate | None:
-    """Speed of the second mode relative to the first. Each is compared with eager of its own process.
-
-    The interval includes an assumed difference between processes: one process of each cannot show it.
-    """
-    first, second = (c.estimate if c.record.status.passed else None for c in (former, latter))
-    return difference(first, second)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from runner.analysis.digits import significant
 from studies.implementations.results import LEVELS, SOLVED, Fitted
-from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation, Judged
-from studies.words import published, tables
+from studies.options import tables
+from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN, Expectation, Judged, published
 
 BEHIND = 0.9
 """A transformer is well behind if its accuracy is lower than this when the MLPs have solved addition."""

@@ -8,14 +8,15 @@ from typing import Any
 import pandas as pd
 
 from runner.analysis.digits import MISSING, significant
+from runner.reports.parts.axes import COLORS, LINES, light_grid, new_figure
+from runner.reports.parts.pictures import pictures, plain_style
 from runner.reports.parts.sections import environment_line
 from studies.corpus import SIZES
 from studies.implementations.claims import claims
 from studies.implementations.results import LEVELS, Fitted, Point, fitted
 from studies.journal import CUT_SHORT, PASS, Line
-from studies.options import LEFT_DIGITS
-from studies.report import Report, expectation_table, part, table
-from studies.words import published, tables
+from studies.options import LEFT_DIGITS, tables
+from studies.report import Report, expectation_table, part, published, table
 
 MORE = {"num_parameters": ",", "train_accuracy": ".3f", "inference_micros": ""}
 MORE_HEADS = ("parameters", "train accuracy", "inference, µs")
@@ -24,13 +25,11 @@ MORE_HEADS = ("parameters", "train accuracy", "inference, µs")
 
 def render(lines: Sequence[Line]) -> Report:
     """An unmet expectation is in the report, but is not a failure."""
-    from studies.plots import fitting_curves
-
     fits = fitted(lines)
     rows = pd.DataFrame([f.numbers() for f in fits], dtype=object)
     files = {"results.csv": rows.to_csv(index=False).encode()}
     for task in dict.fromkeys(f.task for f in fits):
-        files |= fitting_curves(task, [f for f in fits if f.task == task and f.points])
+        files |= _curves(task, [f for f in fits if f.task == task and f.points])
     cut = [name for name in lines[0].get("variants", ()) if name not in {f.name for f in fits}]
     failures = [f"{f.name}: {f.message}" for f in fits if f.status != PASS]
     failures += [f"{name}: {CUT_SHORT}" for name in cut]
@@ -113,3 +112,37 @@ def _label(f: Fitted) -> str:
     """The first column of the published table."""
     name = f.case.replace("_shakespeare_", " ")
     return f"{f.model} {f.learning_rate:g}" if f.task == "addition" else name
+
+
+def _curves(task: str, fits: Sequence[Fitted]) -> Mapping[str, bytes]:
+    """Losses and accuracies over the seconds of training; thin lines are those of training."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    models = sorted({f.model for f in fits})
+    measured = any(point.train_accuracy is not None for f in fits for point in f.points)
+    with plain_style():
+        figure = new_figure(11.0, 4.2)
+        panels = figure.subplots(1, 2)
+        for panel, what, unit in zip(panels, ("loss", "accuracy"), ("nats", ""), strict=True):
+            for f in fits:
+                # a line style for each learning rate or size of a model
+                place = [other.name for other in fits if other.model == f.model].index(f.name)
+                style = {
+                    "color": COLORS[models.index(f.model) % len(COLORS)],
+                    "ls": LINES[place % len(LINES)],
+                }
+                seconds = [point.seconds for point in f.points]
+                test, train = ([getattr(p, f"{part}_{what}") for p in f.points] for part in ("test", "train"))
+                label = f"{f.case.replace(f'_{task}', '')} lr {f.learning_rate:g}"
+                panel.plot(seconds, test, label=label, linewidth=1.3, marker=".", ms=3, **style)
+                panel.plot(seconds, train, linewidth=0.6, alpha=0.5, **style)
+            thin = " (thin: training)" if measured or unit else ""
+            name = f"{what}, {unit}" if unit else f"{what} by symbol"
+            panel.set(xscale="log", xlabel="seconds of training", ylabel=f"{name}{thin}")
+            panel.xaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=9))
+            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # plain numbers
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            light_grid(panel, hidden=())
+        if fits:
+            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    return pictures(f"curves_{task}.png", figure)

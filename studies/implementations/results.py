@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from studies.journal import PASS, Line, of_kind
-from studies.words import tables
+from studies.options import tables
 
 LEVELS = (0.5, 0.9, 0.995)
 SOLVED = 0.995

@@ -1,19 +1,26 @@
-"""Report of study A: tables beside the published tables, the author's conclusions, checks and plots."""
+"""Study A from its records: its times and distances from eager, beside what its author published."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, median
 
 from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, estimate_text
+from runner.analysis.estimate import PairedEstimate
+from runner.analysis.statistics import paired_speedup
+from runner.reports.parts.axes import COLORS, new_figure
+from runner.reports.parts.pictures import pictures, plain_style
 from runner.reports.parts.sections import environment_line
-from studies.journal import PASS, Line
-from studies.options import PRECISIONS
-from studies.report import FAILS, HOLDS, OPEN, Expectation, Report, expectation_table, part, table
-from studies.training_time.results import EAGER, REFERENCE, Variant, following, paired, variants_of
-from studies.words import published, tables
+from studies.journal import CUT_SHORT, PASS, Line, of_kind
+from studies.options import PRECISIONS, tables
+from studies.report import FAILS, HOLDS, OPEN, Expectation, Report, expectation_table, part, published, table
+from studies.training_time.chunks import FIRST_STEPS
 
-Variants = Mapping[str, Variant]
+EAGER = "eager"
+REFERENCE = f"float32 {EAGER}"
 HEADS, LABELS = tables("words")["precisions"], tables("words")["modes"]
 WALL_NOISE = 1.05
 """Wall times of whole runs have no interval: those that differ by a smaller factor are not told apart."""
@@ -23,9 +30,117 @@ ASTRAY = "DOES NOT FOLLOW"
 UNTIMED = "not both were timed"
 
 
-def render(lines: Sequence[Line]) -> Report:
-    from studies.plots import loss_curves
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A variant with one seed; without an outcome it was ``CUT_SHORT``. Times in seconds.
 
+    ``compile_s``: of the preparation, and of the first steps beyond that of as many later steps. ``steps``:
+    of a step, by the first step of its chunk, without the first steps. ``losses``: on held-out text, by the
+    step after which they were evaluated.
+    """
+
+    seed: int
+    status: str
+    message: str
+    compile_s: float
+    run_s: float
+    steps: dict[int, float]
+    losses: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A variant over all seeds. ``compile_s``: of the first seed, whose caches were empty. ``run_s``: the
+    median of all seeds. None if no training finished. ``failed``: the first that did not."""
+
+    name: str
+    precision: str
+    mode: str
+    trainings: Sequence[Training]
+    finished: Sequence[Training]
+    failed: Training | None
+    compile_s: float | None
+    run_s: float | None
+
+    @property
+    def wall_s(self) -> float | None:
+        return None if self.compile_s is None or self.run_s is None else self.compile_s + self.run_s
+
+
+def variants_of(lines: Sequence[Line]) -> dict[str, Variant]:
+    """The variants of a run, by name."""
+    seeds = range(lines[0]["sizes"]["seeds"])
+    return {
+        name: _variant(name, [_training(lines, name, seed) for seed in seeds])
+        for name in lines[0]["variants"]
+    }
+
+
+def _training(lines: Sequence[Line], variant: str, seed: int) -> Training:
+    own = [line for line in lines if (line.get("variant"), line.get("seed")) == (variant, seed)]
+    chunks = of_kind(own, "chunk")
+    outcome = next(iter(of_kind(own, "outcome")), {"status": CUT_SHORT, "message": ""})
+    steps = {c["first"]: c["seconds"] / c["steps"] for c in chunks if c["first"] >= FIRST_STEPS}
+    step_s = median(steps.values()) if steps else 0.0
+    early = [c["seconds"] - c["steps"] * step_s for c in chunks if c["first"] < FIRST_STEPS]
+    extra_s = max(0.0, sum(early)) if steps else 0.0
+    return Training(
+        seed=seed,
+        status=outcome["status"],
+        message=outcome["message"] or "",
+        compile_s=sum(line["prepare_s"] for line in of_kind(own, "prepared")) + extra_s,
+        run_s=sum(c["seconds"] for c in chunks) - extra_s,
+        steps=steps,
+        losses={c["first"] + c["steps"] - 1: c["valid"] for c in chunks if c["valid"] is not None},
+    )
+
+
+def _variant(name: str, trainings: Sequence[Training]) -> Variant:
+    finished = [training for training in trainings if training.status == PASS]
+    return Variant(
+        name=name,
+        precision=name.partition(" ")[0],
+        mode=name.partition(" ")[2],
+        trainings=trainings,
+        finished=finished,
+        failed=next((training for training in trainings if training not in finished), None),
+        compile_s=finished[0].compile_s if finished else None,
+        run_s=median(training.run_s for training in finished) if finished else None,
+    )
+
+
+def paired(slow: Variant | None, fast: Variant) -> PairedEstimate | None:
+    """The speedup of the steps of ``fast`` over those of ``slow``: same seed, same steps."""
+    left, right = (
+        {(training.seed, first): step_s for training in side for first, step_s in training.steps.items()}
+        for side in (slow.finished if slow else [], fast.finished)
+    )
+    both = [place for place in right if place in left]
+    return paired_speedup([left[place] for place in both], [right[place] for place in both]) if both else None
+
+
+def following(variant: Variant, eager: Variant | None) -> tuple[float | None, float | None]:
+    """The distance from eager and the spread of eager over its seeds, as root mean square differences of
+    held-out losses, in nats; without step 0, before which nothing was learned."""
+    ours, theirs = (
+        {t.seed: t.losses for t in side.trainings if t.status in {PASS, CUT_SHORT}} if side else {}
+        for side in (variant, eager)
+    )
+    return (
+        _root_mean_square((ours[seed], theirs[seed]) for seed in ours if seed in theirs),
+        _root_mean_square(combinations(theirs.values(), 2)),
+    )
+
+
+def _root_mean_square(pairs: Iterable[tuple[dict[int, float], dict[int, float]]]) -> float | None:
+    squares = [(a[step] - b[step]) ** 2 for a, b in pairs for step in a if step and step in b]
+    return fmean(squares) ** 0.5 if squares else None
+
+
+Variants = Mapping[str, Variant]
+
+
+def render(lines: Sequence[Line]) -> Report:
     study, variants = lines[0], variants_of(lines)
     sizes, text, kernels = study["sizes"], study["text"], study.get("attention_kernels")  # older: None
     real = text["name"] == "shakespeare"
@@ -58,7 +173,7 @@ def render(lines: Sequence[Line]) -> Report:
                 f"- {name}: {training.status}. {training.message}" for name, training in broken.items()
             ),
         ],
-        files=loss_curves([*variants.values()]),
+        files=_curves([*variants.values()]),
         failures=[
             *(f"{name}: {training.status}" for name, training in broken.items()),
             *(f"{name}: {ASTRAY}" for name, cells in followed.items() if cells[-1] == ASTRAY),
@@ -176,3 +291,32 @@ def _holds(low: float | None, high: float | None, limit: float) -> str:
     if low is None or high is None:
         return OPEN
     return HOLDS if low > limit else FAILS if high < 1 / limit else OPEN
+
+
+def _curves(variants: Sequence[Variant]) -> Mapping[str, bytes]:
+    """Losses on held-out text, overlaid; a panel for each precision, a line for each seed."""
+    precisions, modes = (
+        dict.fromkeys(v.precision for v in variants),
+        [*dict.fromkeys(v.mode for v in variants)],
+    )
+    with plain_style():
+        figure = new_figure(5.5 * len(precisions), 4.0)
+        panels = figure.subplots(1, len(precisions), squeeze=False, sharey=True)[0]
+        for panel, precision in zip(panels, precisions, strict=True):
+            for variant in (v for v in variants if v.precision == precision):
+                place = modes.index(variant.mode)
+                curves = [curve for training in variant.trainings if (curve := training.losses)]
+                for number, curve in enumerate(curves):
+                    panel.plot(
+                        [*curve],
+                        [*curve.values()],
+                        color=COLORS[place % len(COLORS)],
+                        linewidth=max(0.6, 6.0 - 1.4 * place),  # equal curves lie inside each other
+                        label=None if number else variant.mode,
+                    )
+            panel.set_title(precision, loc="left")
+            panel.set_xlabel("step")
+            if panel.lines:
+                panel.legend(frameon=False)
+        panels[0].set_ylabel("loss on held-out text, nats; a line for each seed")
+    return pictures("loss_curves.png", figure)
