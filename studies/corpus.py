@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
 from runner.plan.environments.code_folder import cache_root
@@ -56,15 +56,23 @@ class Corpus:
     @property
     def sizes(self) -> dict[str, int]:
         """As printed in reports. Those of Shakespeare are ``SIZES``."""
-        length = len(self.text)
-        counts = (length, len(self.symbols), length - self.training_length)
-        return dict(zip(SIZES, counts, strict=True))
+        held_out = len(self.text) - self.training_length
+        return {"characters": len(self.text), "distinct": len(self.symbols), "held_out": held_out}
 
 
 def windows(tokens: Tensor, starts: Tensor, block: int) -> tuple[Tensor, Tensor]:
     """Inputs and targets, each (windows, block). A target is the character after its input."""
     cut = tokens.unfold(0, block + 1, 1)[starts]
     return cut[:, :-1].contiguous(), cut[:, 1:].contiguous()
+
+
+def seeded_model(case: str, seed: int, config: Mapping[str, Any] | None = None) -> Any:
+    """The model of a case of suite tiny_gpt, or of another configuration, with weights of this seed."""
+    from harness.timing.step import seed_everything
+    from suites.tiny_gpt import entries, make_model
+
+    seed_everything(seed)
+    return make_model(entries()[case].implementation, config or entries()[case].config)
 
 
 def shakespeare(data_dir: Path | None, fetch: Callable[[], bytes] | None = None) -> Corpus:

@@ -83,6 +83,10 @@ def _on_cpu(record: Record) -> bool:
     return record.job.device.startswith("cpu")
 
 
+def _place(comparison: Comparison) -> tuple[int, ...]:
+    return tuple(comparison.record.job.case.at.values())
+
+
 def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
     """Compile time rises and run time falls over the modes; the first call is slow, later ones fast.
 
@@ -98,9 +102,9 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
     judged = [(title, *row) for title, modes in models.items() for row in _of_model(modes)]
     for (model, mode), points in sweeps.items():
         # the first and the last point: chosen before they are seen
-        ends = [choose(points, key=lambda c: (*c.record.job.case.at.values(),)) for choose in (min, max)]
-        names = (" ".join(comparison.record.job.case.point) for comparison in reversed(ends))
-        seen = _speed(*ends, f"at {' over that at '.join(names)}", OPEN, HOLDS, HOLDS)
+        first, last = (choose(points, key=_place) for choose in (min, max))
+        names = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
+        seen = _speed(first, last, f"at {' over that at '.join(names)}", OPEN, HOLDS, HOLDS)
         judged.append((model, f"the speedup of {mode} varies", seen))
     return [Expectation(title=t, expected=e, seen=seen, holds=holds) for t, e, (seen, holds) in judged]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -11,15 +10,14 @@ from typing import Any
 
 import torch
 
-from harness.timing.step import seed_everything
 from runner.errors import UsageError, words_of
-from studies.corpus import Corpus, shakespeare, synthetic
+from studies.corpus import Corpus, seeded_model, shakespeare, synthetic
 from studies.implementations.addition import input_length
 from studies.implementations.results import SOLVED, place
 from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
 from studies.journal import PASS, Journal, say
 from studies.options import ImplementationsOptions
-from suites.tiny_gpt import Entry, entries, make_model
+from suites.tiny_gpt import Entry, entries
 
 EVERY, EVERY_MLP = 50, 500
 EVERY_TEXT_MLP = {"MLP_shakespeare_16x256": 200, "MLP_shakespeare_8x128": 200, "MLP_shakespeare_16x64": 25}
@@ -93,16 +91,13 @@ def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str
         questions = {name: getattr(options, name) for name in ("seed", "operations", "digits")}
         return addition_task(**questions, device=device, **(QUICK if options.quick else {}))
 
+    facts: dict[str, Any] = {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
     journal = Journal(options.output_dir, "implementations")
-    with closing(journal):
-        facts: dict[str, Any] = (
-            {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
-        )
-        facts |= {"refused": refused, "variants": [plan.name for plan in todo]}
-        device = journal.begin(options, command, **facts)
-        for plan in todo:
-            say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.rule.batch} examples in a step")
-            _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
+    names = [plan.name for plan in todo]
+    device = journal.begin(options, command, refused=refused, variants=names, **facts)
+    for plan in todo:
+        say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.rule.batch} examples in a step")
+        _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
     return journal.path
 
 
@@ -123,20 +118,18 @@ def corpus_for(options: ImplementationsOptions) -> tuple[Corpus | None, str | No
 def _fit(
     plan: Plan, options: ImplementationsOptions, task: Task, device: torch.device, journal: Journal
 ) -> None:
-    name, rule, model_name = plan.name, plan.rule, plan.entry.implementation
-    facts: dict[str, Any] = {"variant": name, "task": plan.task, "case": plan.case, "model": model_name}
-    facts |= {"learning_rate": rule.learning_rate, "batch": rule.batch, "budget_s": rule.budget_s}
-    status, message = PASS, None
+    name, rule, status, message = plan.name, plan.rule, PASS, None
+    facts: dict[str, Any] = {"variant": name, "task": plan.task, "case": plan.case}
+    facts |= {"model": plan.entry.implementation, "learning_rate": rule.learning_rate}
+    facts |= {"batch": rule.batch, "budget_s": rule.budget_s}
     try:
-        seed_everything(options.seed)
-        model = make_model(model_name, config_of(plan, options.digits))
+        model = seeded_model(plan.case, options.seed, config_of(plan, options.digits))
         facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
         for point in fit(model, task, rule, options.seed, device):
             journal.write("point", variant=name, **asdict(point))
-            say(
-                f"step {point.step:6d}  {point.seconds:6.1f} s  train={point.train_loss:.4f} "
-                f"test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}  {name}"
-            )
+            losses = f"train={point.train_loss:.4f} test={point.test_loss:.4f}"
+            accuracy = f"accuracy={point.test_accuracy:.4f}"
+            say(f"step {point.step:6d}  {point.seconds:6.1f} s  {losses} {accuracy}  {name}")
     except Exception as error:  # a model library may raise anything; the others still train
         status, message = "FAIL", words_of(error)
         say(f"{name}: failed: {message}")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from harness.backends import load_backend
-from harness.precision import Precision
+from harness.precision import precision as precision_of
 from harness.program import Forward, Program
 from harness.timing.step import replica
 from harness.workload import Workload
-from studies.corpus import Corpus, windows
+from studies.corpus import Corpus, seeded_model, windows
+from studies.options import TrainingTimeOptions
+from studies.training_time.chunks import Learner
 from suites.models.next_symbol import every_symbol_loss
 
 BACKENDS = {"script": "torchscript", "compile": "inductor", "submodules": "inductor_regional"}
@@ -33,43 +35,46 @@ class Lesson:
     valid_windows: Tensor  # (windows,) of the held-out part
 
 
-def make_lesson(corpus: Corpus, *, block: int, steps: int, batch: int, seed: int) -> Lesson:
+def make_lesson(corpus: Corpus, sizes: Mapping[str, int], seed: int) -> Lesson:
     """Random windows, drawn with the seed. The windows for evaluation are equal for every seed."""
     source, fixed = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(0)
-    first, end = corpus.training_length, len(corpus.text)
+    first, block = corpus.training_length, sizes["block"]
     return Lesson(
         tokens=torch.tensor(corpus.encoded()),
         block=block,
-        batches=torch.randint(first - block, (steps, batch), generator=source),
+        batches=torch.randint(first - block, (sizes["steps"], sizes["batch"]), generator=source),
         train_windows=torch.randint(first - block, (EVALUATED_WINDOWS,), generator=fixed),
-        valid_windows=torch.randint(first, end - block, (EVALUATED_WINDOWS,), generator=fixed),
+        valid_windows=torch.randint(first, len(corpus.text) - block, (EVALUATED_WINDOWS,), generator=fixed),
     )
+
+
+def learners_of(
+    options: TrainingTimeOptions, corpus: Corpus, sizes: Mapping[str, int], seed: int
+) -> list[Learner]:
+    """A learner for each variant. All start with the weights of this seed."""
+    lesson = make_lesson(corpus, sizes, seed)
+    return [
+        TorchLearner(f"{name} {mode}", seeded_model("GPT_150k", seed), lesson, options)
+        for name in options.precisions
+        for mode in options.modes
+    ]
 
 
 class TorchLearner:
     """A variant that trains in this process. It starts with a copy of ``module``."""
 
-    def __init__(
-        self,
-        name: str,
-        module: nn.Module,
-        lesson: Lesson,
-        *,
-        mode: str,
-        precision: Precision,
-        device: torch.device,
-        learning_rate: float,
-    ) -> None:
-        self.name = name
-        self._lesson, self._mode, self._precision, self._device = lesson, mode, precision, device
+    def __init__(self, name: str, module: nn.Module, lesson: Lesson, options: TrainingTimeOptions) -> None:
+        precision, _, self._mode = name.partition(" ")
+        self.name, self._lesson, self._device = name, lesson, torch.device(options.device)
+        self._precision = precision_of(precision, options.device)
         inputs, targets = windows(lesson.tokens, lesson.batches[0], lesson.block)
         workload = Workload(module=module, args=(inputs,), target=targets, loss=every_symbol_loss)
-        self._program: Program = replica(workload, device, precision.cast, training=True)
+        self._program: Program = replica(workload, self._device, self._precision.cast, training=True)
         # evaluation is eager and has a module of its own: a compiled module would recompile for it
         self._judge = copy.deepcopy(self._program.module).eval()
         # fused=None lets torch choose, in the same way for all variants
         self._optimizer = torch.optim.AdamW(
-            self._program.module.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY
+            self._program.module.parameters(), lr=options.learning_rate, weight_decay=WEIGHT_DECAY
         )
         self._forward: Forward = self._program.forward()
 

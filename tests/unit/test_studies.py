@@ -13,11 +13,9 @@ from studies import corpus
 from studies.cli import main
 from studies.journal import Journal, Line, of_kind, read_lines
 from studies.options import PRECISIONS
-from studies.report import FAILS, HOLDS, OPEN
+from studies.report import FAILS, HOLDS, OPEN, published
 from studies.training_time.chunks import alternate, plan_chunks
-from studies.training_time.report import conclusions, render
-from studies.training_time.results import following, paired, variants_of
-from studies.words import published
+from studies.training_time.report import conclusions, following, paired, render, variants_of
 from tests.factories import Capture, Clock, Patch, known
 
 
@@ -179,7 +177,6 @@ def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> No
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run", "training-time")
     journal.write("study", study="training-time", value=float("nan"), more=[float("inf"), 1.5])
-    journal.close()
     assert read_lines(tmp_path / "run") == [
         {"kind": "study", "study": "training-time", "value": None, "more": [None, 1.5]}
     ]

@@ -24,8 +24,7 @@ from studies.implementations.report import render
 from studies.implementations.results import SOLVED, fitted
 from studies.journal import Line
 from studies.options import CompileModesOptions
-from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN
-from studies.words import published
+from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN, published
 from tests.factories import Capture, known, make_job, make_record
 
 

@@ -13,7 +13,7 @@ import torch
 
 from runner.errors import UsageError
 from studies.cli import main
-from studies.corpus import synthetic
+from studies.corpus import seeded_model, synthetic
 from studies.implementations import run as implementations
 from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
 from studies.implementations.run import plans
@@ -166,12 +166,12 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.
 def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(implementation: str, config: Any) -> Any:
-        if implementation == "MLP":
+    def broken(case: str, seed: int, config: Any) -> Any:
+        if case == "MLP_addition":
             raise RuntimeError("no weights today")
-        return make_model(implementation, config)
+        return seeded_model(case, seed, config)
 
-    monkeypatch.setattr(implementations, "make_model", broken)
+    monkeypatch.setattr(implementations, "seeded_model", broken)
     flags = ["--quick", "--device=cpu", "--budget=0.1s", "--models=MLP,NanoGPT", "--tasks=addition"]
     assert main(["implementations", *flags, f"--output-dir={tmp_path / 'run'}"]) == 1
     assert "failed: MLP_addition lr 0.01: RuntimeError: no weights today" in capsys.readouterr().out
@@ -201,7 +201,7 @@ def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: pyt
         (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "there is nothing to train"),
         (["--seed=-1"], "--seed: -1 is too small"),
         (["--operations=*"], "--operations: there is no operation called '*'"),
-        (["--number-digits=1"], "--number-digits: '1' is not possible; give 2 to 9 digits"),
+        (["--number-digits=1"], "--number-digits: there is no number of digits called '1'"),
     ],
 )
 def test_bad_input_ends_in_one_sentence(
