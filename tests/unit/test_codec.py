@@ -60,7 +60,7 @@ def same_types(left: Any, right: Any) -> bool:
     return all(type(left[key]) is type(right[key]) for key in left)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(values(Record))
 def test_every_record_comes_back_as_it_went(record: Record) -> None:
     back = from_json(Record, json.loads(line(record)))

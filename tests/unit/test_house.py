@@ -41,12 +41,15 @@ def test_every_module_says_what_it_is() -> None:
 
 def bound_names(tree: ast.Module) -> set[str]:
     """The names of variables, parameters and functions, without the underscores in front."""
-    nodes = [*ast.walk(tree)]
-    variables = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    functions = {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
-    return {
-        name.lstrip("_") for name in variables | functions | {n.arg for n in nodes if isinstance(n, ast.arg)}
-    }
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.FunctionDef) or (
+            isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ):
+            names.add(node.name if isinstance(node, ast.FunctionDef) else node.id)
+    return {name.lstrip("_") for name in names}
 
 
 def test_nothing_is_called_found_made_or_one() -> None:

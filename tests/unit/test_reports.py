@@ -320,6 +320,7 @@ def test_models_have_no_roofline_here_and_what_was_not_timed_neither() -> None:
     assert roofline.render(summarize([operation("view", VIEW)])) == {}
 
 
+@pytest.mark.slow
 def test_files_are_the_same_bytes_every_time_and_name_every_operation() -> None:
     summary = summarize([operation("product", PRODUCT), operation("sum $x_1$", SUM)])
     files = roofline.render(summary)

@@ -225,7 +225,7 @@ def possible_job(job: Job) -> Job:
     return job
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given_by(st.builds(Job, **JOB).map(possible_job))
 @example(replace(PLAIN, protocol=replace(QUICK, processes=5, max_memory_bytes=123456789, fixed_batch=True)))
 def test_job_to_command_to_job_is_the_identity(job: Job) -> None:
