@@ -140,8 +140,7 @@ def test_filters_meet_and_live_in_the_address(open_report: Open) -> None:
     assert visit.texts("model") == ["gains"]
     assert visit.page.locator("#count").inner_text() == f"1 of {len(synthetic_run())} comparisons"
     again = open_report(visit.hash(), fresh=True)
-    assert again.texts("model") == ["gains"]
-    assert again.page.input_value("#text") == "GAIN"
+    assert (again.texts("model"), again.page.input_value("#text")) == (["gains"], "GAIN")
     again.page.click("#reset")
     assert len(again.texts("model")) == len(synthetic_run())
     assert again.hash() in ("", "#")

@@ -175,8 +175,7 @@ def test_the_comparison_is_the_summary_and_its_code_is_that_of_the_job(job: Job,
     )
     assert text.startswith("<!-- torchduet -->\n")
     assert "## What changed between two runs" in text
-    assert ("a reason" in text) == (code == "2")
-    assert job.step("verdict").returncode == int(code)
+    assert ("a reason" in text, job.step("verdict").returncode) == (code == "2", int(code))
     assert job.step("verdict", OPEN="warn").returncode == int(code) % 3
 
 

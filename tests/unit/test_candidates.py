@@ -27,13 +27,11 @@ from tests.unit.test_statistics import estimate
     ],
 )
 def test_a_name_is_a_compiler_and_its_settings(name: str, compiler: str, settings: tuple[str, ...]) -> None:
-    assert parts_of(name) == (compiler, settings)
-    assert parts_of(named(*parts_of(name))) == (compiler, settings)
+    assert (parts_of(name), parts_of(named(*parts_of(name)))) == ((compiler, settings), (compiler, settings))
 
 
 def test_the_plain_candidate_is_of_the_same_environment() -> None:
-    assert plain_of("inductor[a=1]@new") == "inductor@new"
-    assert plain_of("inductor@new") == "inductor@new"
+    assert (plain_of("inductor[a=1]@new"), plain_of("inductor@new")) == ("inductor@new", "inductor@new")
     assert compiler_of("aot_eager[dynamo.x=1]") == "aot_eager"
 
 
@@ -57,8 +55,7 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
         for place, record in enumerate(together("a", {"inductor": 0.5, "torchscript": 1.0}))
     ]
     (pair,) = summarize(records).pairs
-    assert pair.n == 39
-    assert pair.speedup == pytest.approx(2.0, rel=0.1)
+    assert (pair.n, pair.speedup) == (39, pytest.approx(2.0, rel=0.1))
 
 
 @pytest.mark.parametrize("numbers", [(), tuple(range(40))])  # sessions count from 0, each

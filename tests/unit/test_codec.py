@@ -64,8 +64,7 @@ def same_types(left: Any, right: Any) -> bool:
 @given(values(Record))
 def test_every_record_comes_back_as_it_went(record: Record) -> None:
     back = from_json(Record, json.loads(line(record)))
-    assert back == record
-    assert back.job.key == record.job.key
+    assert (back, back.job.key) == (record, record.job.key)
     assert same_types(back.metrics, record.metrics)
     assert same_types(back.environment, record.environment)
     assert line(back) == line(record)
@@ -149,8 +148,7 @@ def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
 def test_a_record_of_the_first_version_is_read() -> None:
     older = json.loads(GOLDEN.with_name("record_v1.json").read_text(encoding="utf-8"))
     record = from_json(Record, older)
-    assert record.schema_version == 1
-    assert record.job.case.changes == ()
+    assert (record.schema_version, record.job.case.changes) == (1, ())
     assert record.job.case.name == golden().job.case.name
     assert record.first_calls_s == ()
 

@@ -93,12 +93,10 @@ def test_the_tables_have_the_phases_and_who_is_faster() -> None:
     assert table.header[4] == "seconds [95 % interval]"
     assert [row[2:4] for row in table.rows] == [("a", "cold"), ("b", "cold")]
     assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", table.rows[0][4])
-    assert pairs.rows[0][2] == "a over b, cold"
-    assert compile_tables(summarize([make_record(make_job())])) == ()
+    assert (pairs.rows[0][2], compile_tables(summarize([make_record(make_job())]))) == ("a over b, cold", ())
 
 
 def test_a_frame_has_a_row_for_each_compilation() -> None:
     table = frames_of(runs("model", {"a": 1.0}, random.Random(1))).compilations
-    assert list(table["start"]) == ["cold"] * 5
-    assert list(table["round"]) == [0, 1, 2, 3, 4]
+    assert (list(table["start"]), list(table["round"])) == (["cold"] * 5, [0, 1, 2, 3, 4])
     assert table["compilation_latency_s"].gt(0).all()

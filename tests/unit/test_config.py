@@ -19,8 +19,7 @@ def test_lists_by_repetition_and_by_commas() -> None:
         "--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu"
     )
     assert parsed_config.dtypes == ("float32", "amp", "bfloat16")
-    assert parsed_config.compilers == ("eager", "inductor")
-    assert parsed_config.devices == ("cpu",)
+    assert (parsed_config.compilers, parsed_config.devices) == (("eager", "inductor"), ("cpu",))
 
 
 @pytest.mark.parametrize(

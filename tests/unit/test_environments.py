@@ -40,8 +40,7 @@ NEW = Environment(name="new", python="/new/python", asked="torch==2.13.0", torch
 )
 def test_words(text: str, name: str, python: str | None, requirements: tuple[str, ...] | None) -> None:
     (env,) = environments_asked([text], None)
-    assert env.name == name
-    assert (str(env.python) if env.python else None) == python
+    assert (env.name, (str(env.python) if env.python else None)) == (name, python)
     assert requirements is None or env.requirements == requirements
 
 
@@ -78,8 +77,7 @@ def test_it_is_made_once_and_says_so(cache: Path) -> None:
     def never(folder: Path, requirements: Sequence[str]) -> None:
         raise AssertionError
 
-    assert interpreter_with("old", ("torch==2.2.2",), said.append, never, fine) == first
-    assert len(said) == 1
+    assert (interpreter_with("old", ("torch==2.2.2",), said.append, never, fine), len(said)) == (first, 1)
     assert "uses the environment" in said[0]
 
 
@@ -142,8 +140,7 @@ def test_two_runs_make_it_once(cache: Path) -> None:
         run.start()
     for run in runs:
         run.join(300)
-    assert [run.exitcode for run in runs] == [0, 0, 0]
-    assert (cache / "makers").read_text() == "x"
+    assert ([run.exitcode for run in runs], (cache / "makers").read_text()) == ([0, 0, 0], "x")
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -136,8 +136,7 @@ def run(
     )
     records = list(JobRun(job, machine.launch, context).run())
     by_name = {record.candidate: record for record in records}
-    assert len(by_name) == len(records)
-    assert machine.open == 0
+    assert (len(by_name), machine.open) == (len(records), 0)
     assert list(folder.iterdir()) == []  # nothing that was exported is left
     return by_name
 
@@ -172,8 +171,7 @@ def test_pairs_come_from_the_same_round(tmp_path: Path) -> None:
     old, eager, new = (known(records[name].samples) for name in ("a@old", "eager@new", "a@new"))
     # eager of another environment against the reference's; a compiler against its own environment's
     assert eager.baseline_s == old.baseline_s == old.reference_s == new.reference_s == eager.reference_s
-    assert new.baseline_s == eager.candidate_s
-    assert new.candidate_s == tuple(s / 2 for s in new.baseline_s)
+    assert (new.baseline_s, new.candidate_s) == (eager.candidate_s, tuple(s / 2 for s in new.baseline_s))
     assert old.candidate_s == tuple(s / 2 for s in old.baseline_s)
     assert old.round_index == new.round_index == eager.round_index == tuple(range(6))
     # places count over all that ran in the round
@@ -210,8 +208,7 @@ def test_records_name_the_environment(tmp_path: Path) -> None:
 def test_eager_that_was_asked_for_is_a_second_process_of_the_reference(tmp_path: Path) -> None:
     machine = Machine()
     records = run(machine, tmp_path, ("eager", "a"))
-    assert set(records) == {"eager@old", "a@old", "eager@new", "a@new"}
-    assert machine.most_open == 3
+    assert (set(records), machine.most_open) == ({"eager@old", "a@old", "eager@new", "a@new"}, 3)
     control = known(records["eager@old"].samples)
     assert all(abs(a / b - 1) < 0.01 for a, b in zip(control.baseline_s, control.candidate_s, strict=True))
 
@@ -293,8 +290,7 @@ def test_without_the_reference_the_others_still_have_their_own_eager(tmp_path: P
     assert records["a@old"].status is records["eager@new"].status is expected
     assert "environment old could not run this model" in known(records["eager@new"].failure).message
     samples = known(records["a@new"].samples)
-    assert samples.reference_s == ()
-    assert len(samples) == 6
+    assert (samples.reference_s, len(samples)) == ((), 6)
 
 
 def test_out_of_memory_halves_the_batch_for_all(tmp_path: Path) -> None:
@@ -315,8 +311,7 @@ def test_weights_that_cannot_be_exported_are_a_note(tmp_path: Path) -> None:
 def test_what_is_missing_is_measured_with_the_reference(tmp_path: Path) -> None:
     machine = Machine()
     records = run(machine, tmp_path, ("a", "b"), candidates=("b@new",))
-    assert set(records) == {"b@new"}
-    assert len(known(records["b@new"].samples).reference_s) == 6
+    assert (set(records), len(known(records["b@new"].samples).reference_s)) == ({"b@new"}, 6)
     told = [(job.environments[0].name, job.candidates) for job in machine.jobs]
     assert told == [("old", ()), ("new", ("b",))]
 

@@ -148,8 +148,7 @@ def test_a_healthy_job() -> None:
     assert statuses(records) == dict.fromkeys("abc", Status.PASS)
     first = records[0]
     samples = known(first.samples)
-    assert samples.iterations_per_sample == 4
-    assert samples.round_index == tuple(range(6))
+    assert (samples.iterations_per_sample, samples.round_index) == (4, tuple(range(6)))
     assert (samples.baseline_position[0], samples.candidate_position[0]) == (3, 0)
     assert first.metrics["baseline_peak_memory_bytes"] == 10
     assert first.metrics["candidate_peak_memory_bytes"] == 5
@@ -202,8 +201,7 @@ def test_alone_after_eager_ended(later: int, fault: Reply | WorkerLost, status: 
     script = Script({(1, "measure", ""): fault, (later, "measure", ""): fault})
     script.running = BASELINE
     records = run(script)
-    assert statuses(records) == {"a": Status.PASS, "b": status, "c": Status.PASS}
-    assert script.sessions == 4
+    assert (statuses(records), script.sessions) == ({"a": Status.PASS, "b": status, "c": Status.PASS}, 4)
     assert records[0].notes[0] == f"measured alone: with other candidates, eager ended the worker ({kind})"
 
 
@@ -216,8 +214,7 @@ def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> Non
 def test_eager_failing_in_timed_rounds_is_eagers_failure() -> None:
     script = Script({(session, "measure", ""): failed(Status.FAIL_TO_RUN) for session in range(1, 5)})
     script.running = BASELINE
-    assert statuses(run(script)) == dict.fromkeys("abc", Status.EAGER_FAIL_TO_RUN)
-    assert script.sessions == 4
+    assert (statuses(run(script)), script.sessions) == (dict.fromkeys("abc", Status.EAGER_FAIL_TO_RUN), 4)
 
 
 def test_each_call_has_its_phases_time_within_the_jobs() -> None:
@@ -264,8 +261,7 @@ def test_who_compiles_during_every_batch_has_no_number_and_the_others_keep_their
 
 def test_isolate_gives_each_candidate_a_worker() -> None:
     records = run(script := Script(), isolate=True)
-    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
-    assert script.sessions == 3
+    assert (statuses(records), script.sessions) == (dict.fromkeys("abc", Status.PASS), 3)
     assert all("isolated" in r.notes for r in records)
 
 
@@ -288,8 +284,7 @@ def test_out_of_memory_halves_the_batch_for_eager_and_all_candidates() -> None:
     faults = {(n, "prepare", "b"): failed(Status.OOM) for n in (2, 3)}  # beside others, and alone
     script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM), **faults})
     records = run(script, batch_size=8)
-    assert statuses(records) == dict.fromkeys("abc", Status.PASS)
-    assert script.sessions == 5
+    assert (statuses(records), script.sessions) == (dict.fromkeys("abc", Status.PASS), 5)
     for record in records:
         assert record.job.case.batch_size == 8  # what was asked for: the key that a resumed run looks for
         assert known(record.model).batch_size == 2
@@ -303,8 +298,7 @@ def test_who_ran_out_of_memory_is_tried_alone(fault: dict[tuple[int, str, str], 
     script = Script(fault)
     records = {record.candidate: record for record in run(script, batch_size=8)}
     assert statuses([*records.values()]) == dict.fromkeys("abc", Status.PASS)
-    assert list(records) == ["b", "a", "c"]
-    assert script.sessions == 3
+    assert (list(records), script.sessions) == (["b", "a", "c"], 3)
     assert records["b"].notes[0] == "measured alone: beside other candidates, it ran out of memory"
     assert records["a"].notes[0] == "measured in a fresh worker after b ended as OOM"
     for record in records.values():
@@ -328,8 +322,7 @@ def test_who_failed_before_the_batch_was_halved_is_not_run_again() -> None:
 
 def test_a_skipped_case_starts_no_worker_and_keeps_its_reason() -> None:
     records = run(script := Script(), skip="gone: nobody has it")
-    assert script.sessions == 0
-    assert statuses(records) == dict.fromkeys("abc", Status.SKIP)
+    assert (script.sessions, statuses(records)) == (0, dict.fromkeys("abc", Status.SKIP))
     assert {r.failure.message for r in records if r.failure} == {"gone: nobody has it"}
     assert all(r.reproduce.endswith(" --no-skip") for r in records)
 

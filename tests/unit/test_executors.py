@@ -113,8 +113,7 @@ class Meeting(Devices):
 def test_lanes_overlap_each_device_has_one_job_at_a_time_and_every_record_arrives_once() -> None:
     devices = Meeting()
     events = run(devices.measure, SIX)
-    assert devices.most == 2
-    assert recorded(events) == ALL
+    assert (devices.most, recorded(events)) == (2, ALL)
     for kind in (Started, JobEnded):
         assert sorted(e.job.case.name for e in events if isinstance(e, kind)) == [f"m{n}" for n in range(6)]
 
@@ -168,8 +167,7 @@ def test_an_error_in_a_lane_stops_the_other_and_is_raised_after_its_records() ->
     events: list[Event] = []
     with pytest.raises(OSError, match="no space left"):
         events.extend(LocalExecutor(job_command, measure=devices.measure).run(SIX, Folder(), lambda: False))
-    assert sorted(devices.closed) == ["m0", "m1"]
-    assert recorded(events) == [("m0", "a")]
+    assert (sorted(devices.closed), recorded(events)) == (["m0", "m1"], [("m0", "a")])
 
 
 def test_a_lane_that_cannot_start_ends_the_others(monkeypatch: Patch) -> None:
@@ -202,8 +200,7 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
     ) as events:
         while devices.most < 2:
             next(events)
-    assert sorted(devices.closed) == ["m0", "m1"]
-    assert threading.active_count() == before
+    assert (sorted(devices.closed), threading.active_count()) == (["m0", "m1"], before)
 
 
 # -- the plan -------------------------------------------------------------------
@@ -323,8 +320,7 @@ def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
     for task in SIX[:4]:
         view.event(JobEnded(job=task.job))
     view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
-    assert progress.tasks[0].description == "m4 training float32  round 3"
-    assert progress.tasks[0].completed == 4
+    assert (progress.tasks[0].description, progress.tasks[0].completed) == ("m4 training float32  round 3", 4)
 
 
 class InProcesses:
@@ -357,5 +353,4 @@ def test_processes_of_a_job_lie_apart(count: int) -> None:
 def test_a_stop_leaves_the_records_of_paused_jobs_and_begins_no_other() -> None:
     lane = InProcesses()
     events = run(lane.measure, [work(name) for name in "abcd"], lambda: len(lane.order) >= 3)
-    assert lane.order == ["a0", "b0", "c0"]
-    assert [name for name, _ in recorded(events)] == ["a", "b", "c"]
+    assert (lane.order, [name for name, _ in recorded(events)]) == (["a0", "b0", "c0"], ["a", "b", "c"])

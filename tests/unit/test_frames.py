@@ -75,8 +75,7 @@ def test_several_processes_are_numbered() -> None:
 
 def test_first_calls_are_counted_from_the_compiling_one() -> None:
     table = frames_of([a_record()]).first_calls
-    assert list(table["call"]) == [0, 1]
-    assert list(table["call_s"]) == [3.0, 0.1]
+    assert (list(table["call"]), list(table["call_s"])) == ([0, 1], [3.0, 0.1])
 
 
 def test_a_folder_or_its_records_can_be_loaded(tmp_path: Path) -> None:

@@ -121,8 +121,7 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_every_job_is_timed_once_in_order_while_nothing_else_runs(began: list[int], ahead: int) -> None:
     world = World(ahead)
     run_records = records(world.run(JOBS))
-    assert world.faults == []
-    assert began == [*range(len(JOBS))]
+    assert (world.faults, began) == ([], [*range(len(JOBS))])
     assert world.timed == NAMES == sorted((r.job.case.name for r in run_records), key=NAMES.index)
     assert world.most_preparing <= ahead
     assert world.most_open <= sessions(ahead)
@@ -371,15 +370,13 @@ def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> No
 def test_memory_that_others_held_costs_a_candidate_nothing(fault: object) -> None:
     script = Script({(1, "prepare", "b"): fault})  # type: ignore[dict-item]
     run_records = run(script, gate=Noting(script, crowded=1))
-    assert set(statuses(run_records).values()) == {Status.PASS}
-    assert script.sessions == 2
+    assert (set(statuses(run_records).values()), script.sessions) == ({Status.PASS}, 2)
 
 
 def test_eager_that_ran_out_of_memory_beside_others_is_opened_again_at_its_batch_size() -> None:
     script = Script({(1, "open", ""): failed(Status.EAGER_1ST_RUN_OOM)})
     run_records = run(script, gate=Noting(script, crowded=1), batch_size=8)
-    assert set(statuses(run_records).values()) == {Status.PASS}
-    assert known(run_records[0].model).batch_size == 8
+    assert (set(statuses(run_records).values()), known(run_records[0].model).batch_size) == ({Status.PASS}, 8)
 
 
 def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:

@@ -239,8 +239,7 @@ def test_a_failure_is_told_with_all_that_its_record_has() -> None:
     failure = Failure(kind="RuntimeError", message=message, phase="compile", log=log)
     record = replace(make_record(make_job(), status=Status.FAIL_TO_RUN), failure=failure)
     report = page([record]).parcels[0][0]
-    assert report["failure"]["message"] == "first\nsecond \\x1b[31m"
-    assert report["failure"]["log"] == log
+    assert (report["failure"]["message"], report["failure"]["log"]) == ("first\nsecond \\x1b[31m", log)
     assert report["samples"] is None
 
 
@@ -264,8 +263,7 @@ def test_the_roofline_needs_all_its_numbers() -> None:
 @pytest.mark.parametrize("records", [[], accuracy_run(), [make_record(make_job(), status=Status.CRASH)]])
 def test_runs_without_times_make_a_page(records: list[Record]) -> None:
     report = page(records)
-    assert len(report.rows["rows"]) == len(records)
-    assert report.rows["means"] == []
+    assert (len(report.rows["rows"]), report.rows["means"]) == (len(records), [])
     assert all(panel["samples"] is None for parcel in report.parcels for panel in parcel)
 
 

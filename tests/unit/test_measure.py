@@ -145,8 +145,7 @@ def test_short_steps_are_counted_by_steps_in_a_row() -> None:
         asked.append(iterations)
         return rounds_of((5e-6, 0.0))[0]
 
-    assert enough_iterations(rounds_of((40e-6, 0.0)) * 2, again, 0.01) == 2000
-    assert asked == [250, 2000]
+    assert (enough_iterations(rounds_of((40e-6, 0.0)) * 2, again, 0.01), asked) == (2000, [250, 2000])
 
 
 def test_the_slowest_variant_limits_the_steps_of_a_sample() -> None:

@@ -36,8 +36,7 @@ def test_a_missing_device_ends_a_run(monkeypatch: Patch, capsys: Capture, tmp_pa
     assert main([*words, f"--devices=cpu,{name}"]) == 2
     printed = capsys.readouterr()
     assert printed.err == f"error: --devices: {name} is not there ({NONE}); use --devices=cpu\n"
-    assert printed.out == ""
-    assert list(tmp_path.iterdir()) == []
+    assert (printed.out, list(tmp_path.iterdir())) == ("", [])
 
 
 def test_a_resumed_run_keeps_its_device(monkeypatch: Patch, capsys: Capture, tmp_path: Path) -> None:
@@ -91,8 +90,7 @@ def test_each_kind_of_device_is_asked_for_its_compilers_once() -> None:
         return usable(device_type, names)
 
     planned = with_availability(jobs, ask, skip=True)
-    assert asked == ["cpu", "cuda"]
-    assert [bool(job.unavailable) for job in planned] == [False, True, True]
+    assert (asked, [bool(job.unavailable) for job in planned]) == (["cpu", "cuda"], [False, True, True])
     with pytest.raises(UsageError, match=r"--compilers: .*apache-tvm.*; leave it out, or add"):
         with_availability(jobs, usable, skip=False)
 
@@ -161,7 +159,6 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Pa
 def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: str) -> None:
     words = ["--training", "--suites=tiny_gpt", f"--inductor-compile-mode={mode}", "--disable-cudagraphs"]
     typed, notes = understood(words)
-    assert typed["inductor_compile_mode"] == expected
-    assert len(notes) == 1
+    assert (typed["inductor_compile_mode"], len(notes)) == (expected, 1)
     assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
     assert COMPILE_MODES[expected] in run_config({**typed, "devices": ["cpu"]}).compilers

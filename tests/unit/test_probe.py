@@ -73,8 +73,7 @@ def pid_in(path: Path) -> int:
 @pytest.mark.parametrize("before", sampled(3, HARMLESS))
 def test_what_a_suite_file_does_when_it_is_imported_stays_in_its_process(tmp_path: Path, before: str) -> None:
     here = Path.cwd()
-    assert [case.name for case in listed(tmp_path, before)] == ["x"]
-    assert Path.cwd() == here
+    assert ([case.name for case in listed(tmp_path, before)], Path.cwd()) == (["x"], here)
 
 
 @pytest.mark.parametrize("before", sampled(3, REFUSED))

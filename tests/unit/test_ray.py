@@ -122,24 +122,20 @@ ALL = sorted((work.job.case.name, candidate) for work in JOBS for candidate in w
 
 def test_every_job_is_one_task_and_every_record_is_there_once(run: Run, tmp_path: Path) -> None:
     ray, events = run(lambda order: [*answers(order), *answers(order)], JOBS)
-    assert recorded(events) == ALL
-    assert len(ray.streams) == 3
+    assert (recorded(events), len(ray.streams)) == (ALL, 3)
     for kind in (Started, JobEnded):
         assert [event.job.case.name for event in events if isinstance(event, kind)] == ["m0", "m1", "m2"]
-    assert ray.asked[0]["num_cpus"] == 4.0
-    assert ray.asked[0]["max_retries"] == 0
+    assert (ray.asked[0]["num_cpus"], ray.asked[0]["max_retries"]) == (4.0, 0)
     assert Folder(tmp_path).open_case(JOBS[0].job).read_text().startswith("printed\n")
     (first, *_) = (event for event in events if isinstance(event, Record))
-    assert first.environment["node"] == "host 10.0.0.1 n1"
-    assert first.notes == ()
+    assert (first.environment["node"], first.notes) == ("host 10.0.0.1 n1", ())
 
 
 def test_files_of_a_job_are_kept_in_its_folder(run: Run, tmp_path: Path) -> None:
     files = {"repro-a.py": "code", "../../out": "elsewhere"}
     run(lambda order: [*answers(order), {"output": "", "files": files}], JOBS[:1])
     folder = Folder(tmp_path).open_case(JOBS[0].job).parent
-    assert (folder / "repro-a.py").read_text() == "code"
-    assert (folder / "out").read_text() == "elsewhere"
+    assert ((folder / "repro-a.py").read_text(), (folder / "out").read_text()) == ("code", "elsewhere")
 
 
 def test_a_lost_job_goes_on_with_the_candidates_that_have_no_record(run: Run, capsys: Capture) -> None:

@@ -35,8 +35,7 @@ def test_changelog_citation_and_the_example_of_the_action_have_this_version() ->
     assert headings[0] == "Unreleased"
     assert all(re.fullmatch(r"\d+\.\d+\.\d+, \d{4}-\d{2}-\d{2}", heading) for heading in headings[1:])
     citation = dict(re.findall(r"^(version|date-released): (\S+)$", text("CITATION.cff"), re.MULTILINE))
-    assert headings[1] == f"{VERSION}, {citation['date-released']}"
-    assert citation["version"] == VERSION
+    assert (headings[1], citation["version"]) == (f"{VERSION}, {citation['date-released']}", VERSION)
     assert re.findall(r"torchduet@v(\S+)", text("docs/CI.md")) == [VERSION]
 
 
@@ -108,8 +107,7 @@ def test_the_first_that_works_is_taken(tmp_path: Path, pythons: dict[str, str], 
 
 def test_none_is_one_sentence(tmp_path: Path) -> None:
     done = picked(machine(tmp_path, {"python3": "3.9"}))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
+    assert ((done.returncode, done.stdout), done.stderr.count("\n")) == ((2, ""), 1)
     assert "make PYTHON=" in done.stderr
 
 

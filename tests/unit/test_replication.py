@@ -84,8 +84,7 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
     assert [job.protocol.process for job in run.jobs] == [0, 1, 2]
     assert [job.protocol.accuracy for job in run.jobs] == [True, True, True]
     estimate = known(summarize([*run.records.values()]).comparisons[0].estimate)
-    assert estimate.processes == 3
-    assert estimate.speedup == pytest.approx(1.02, abs=0.01)
+    assert (estimate.processes, estimate.speedup) == (3, pytest.approx(1.02, abs=0.01))
     assert estimate.between_sd == pytest.approx(0.01, abs=0.006)
 
 
@@ -120,8 +119,7 @@ def test_who_fails_in_a_later_process_has_failed_and_costs_the_others_nothing() 
     record = run.records["a"]
     assert (record.status, record.samples) == (Status.CRASH, None)
     assert known(record.failure).message == "in process 2 of 3: made up | for crash"
-    assert known(run.records["b"].samples).rounds_by_process == (11, 12, 13)
-    assert run.asked[2] == ("b",)
+    assert (known(run.records["b"].samples).rounds_by_process, run.asked[2]) == ((11, 12, 13), ("b",))
 
 
 LATE = Failure(kind="RuntimeError", message="gone", phase="finish")
@@ -181,8 +179,7 @@ def test_auto_adds_no_process_where_parity_cannot_be_judged() -> None:
         return replace(sampled(job, candidate, number, speedup=1.01), status=Status.CANNOT_JUDGE)
 
     run = Run(AUTO, unjudged, "a")
-    assert len(run.jobs) == 1
-    assert run.records["a"].status == Status.CANNOT_JUDGE
+    assert (len(run.jobs), run.records["a"].status) == (1, Status.CANNOT_JUDGE)
 
 
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
@@ -212,13 +209,11 @@ def test_rounds_that_were_cut_short_are_no_process_of_a_resumed_run(tmp_path: Pa
     assert [records[name].rounds_ended for name in "ab"] == ["", STOPPED]
     assert Run(AUTO, cut, most=2, folder=tmp_path).records["b"].rounds_ended == STOPPED
     resumed = Run(AUTO, closed, folder=tmp_path)
-    assert resumed.asked[0] == ("b",)
-    assert resumed.jobs[0].protocol.process == 1
+    assert (resumed.asked[0], resumed.jobs[0].protocol.process) == (("b",), 1)
 
 
 def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:
     run = Run(AUTO, closed)
     first, *later = run.asked
-    assert first == ("a", "b")
-    assert set(later) == {("b",)}
+    assert (first, set(later)) == (("a", "b"), {("b",)})
     assert [type(step) for step in run.steps] == [*[Pause] * len(later), Record, Record]

@@ -198,8 +198,7 @@ def test_a_report_without_a_word_answers_to_its_name(monkeypatch: Patch) -> None
     monkeypatch.setattr(module, "render", lambda summary: {"badge.svg": b""}, raising=False)
     monkeypatch.setattr(reports, "discover", lambda: (module,))
     summary = summarize(accuracy_run())
-    assert set(render_all(summary, {"badge"})) == {"badge.svg"}
-    assert render_all(summary, {"svg"}) == {}
+    assert (set(render_all(summary, {"badge"})), render_all(summary, {"svg"})) == ({"badge.svg"}, {})
 
 
 # -- report.md within GitHub's limit ----------------------------------------------
@@ -254,8 +253,7 @@ def test_failures_are_words_at_the_margin_and_no_point() -> None:
     points = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
     assert points == pytest.approx([1.5] * 3, rel=0.01)  # the models and the mean: not the wrong one
     labels = [label.get_text().split("\n")[0] for label in axes.get_yticklabels()]
-    assert labels == ["good", "better", "wrong", "dead", "geometric mean"]
-    assert axes.get_xscale() == "log"
+    assert (labels, axes.get_xscale()) == (["good", "better", "wrong", "dead", "geometric mean"], "log")
 
 
 def test_one_model_is_one_point_with_the_batch_that_ran() -> None:
@@ -292,8 +290,7 @@ def test_points_are_work_over_the_median_step() -> None:
     (point,) = roofline.operations(section)
     middle = sorted(known(record.samples).baseline_s)
     step_s = (middle[9] + middle[10]) / 2
-    assert point.flop_per_byte == 50
-    assert point.flops[""] == pytest.approx(8e8 / step_s / 1e12)
+    assert (point.flop_per_byte, point.flops[""]) == (50, pytest.approx(8e8 / step_s / 1e12))
     assert point.bytes[""] == pytest.approx(1.6e7 / step_s / 1e9)
     assert point.flops["inductor"] == pytest.approx(2 * point.flops[""], rel=0.01)
     assert roofline.highest(section, "measured_peak_tflop_per_s") == 0.1
@@ -303,8 +300,7 @@ def test_points_are_work_over_the_median_step() -> None:
 def test_what_has_no_flops_is_drawn_by_its_bytes_and_a_view_not_at_all() -> None:
     section = section_of(operation("sum", SUM), operation("view", VIEW), operation("product", PRODUCT))
     drawn = roofline.operations(section)
-    assert [point.name for point in drawn] == ["sum", "product"]
-    assert drawn[0].flops == {}
+    assert ([point.name for point in drawn], drawn[0].flops) == (["sum", "product"], {})
     assert set(drawn[0].bytes) == {"", "inductor"}
 
 

@@ -123,8 +123,7 @@ def test_in_an_environment_eager_is_prepared_as_a_compiler() -> None:
 def test_races_are_no_compile_runs() -> None:
     cold = compiled("cold", 3.0)
     record = replace(make_record(make_job()), compilations=(cold, replace(cold, first_calls_s=(9.0, 1.0))))
-    assert by_round(record, "cold") == {0: 3.0}
-    assert first_step_by_round(record, "cold") == {0: 9.0}
+    assert (by_round(record, "cold"), first_step_by_round(record, "cold")) == ({0: 3.0}, {0: 9.0})
 
 
 def test_what_a_resumed_run_has_is_not_raced_again(tmp_path: Path) -> None:

@@ -90,8 +90,7 @@ def test_the_published_story_is_recognized() -> None:
     assert [f.model for f in fits[-3:]] == ["MLP", "TLTransformer", "NanoGPT"]  # the published order
     mlp = next(f for f in fits if f.model == "MLP")
     solved = known(mlp.reached(SOLVED))
-    assert (solved.step, solved.seconds) == (2, 2.0)
-    assert mlp.micros == pytest.approx(1e6 * 2.0 / (2 * 2))
+    assert ((solved.step, solved.seconds), mlp.micros) == ((2, 2.0), pytest.approx(1e6 * 2.0 / (2 * 2)))
     assert mlp.inference_micros == pytest.approx(2.1)
 
 
@@ -263,8 +262,7 @@ def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> 
     verdicts = {e.expected: (e.seen, e.holds) for e in judged if e.title == "resnet152 float32"}
     text, holds = verdicts["the speedup of default varies"]
     assert text.endswith(" at batch=16 over that at batch=2")
-    assert holds == HOLDS
-    assert verdicts["the speedup of reduce-overhead varies"][1] == OPEN
+    assert (holds, verdicts["the speedup of reduce-overhead varies"][1]) == (HOLDS, OPEN)
 
 
 def test_a_swept_size_replaces_that_of_the_study() -> None:
@@ -281,8 +279,7 @@ def test_what_failed_is_not_compared() -> None:
         "reduce_overhead": {"status": Status.FAIL_ACCURACY},
     }
     verdicts = held(records(**failed))
-    assert verdicts.pop(FIRST) == HOLDS
-    assert set(verdicts.values()) == {OPEN}
+    assert (verdicts.pop(FIRST), set(verdicts.values())) == (HOLDS, {OPEN})
     assert list(held(records(modes=["max-autotune"]))) == [FIRST]
 
 
@@ -301,7 +298,6 @@ def test_a_run_with_a_failure_is_reported_and_ends_with_1(tmp_path: Path, capsys
 def test_the_committed_run_is_judged_again_from_its_records(tmp_path: Path, capsys: Capture) -> None:
     evidence = ROOT / "results" / "study-c-cpu"
     shutil.copy(evidence / "records.jsonl.gz", tmp_path)
-    assert len(read_records(evidence / "records.jsonl").records) == 9
-    assert main(["report", str(tmp_path)]) == 0
+    assert (len(read_records(evidence / "records.jsonl").records), main(["report", str(tmp_path)])) == (9, 0)
     assert (tmp_path / EXPECTATIONS).read_bytes() == (evidence / EXPECTATIONS).read_bytes()
     assert "not judged" not in capsys.readouterr().out

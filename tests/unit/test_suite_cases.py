@@ -199,8 +199,7 @@ def planted(monkeypatch: Patch) -> None:
 @pytest.mark.usefixtures("planted")
 def test_a_skip_and_a_tolerance_hold_in_their_mode_and_what_timm_dropped_in_both() -> None:
     training, inference = named(timm_models), named(timm_models, Mode.INFERENCE)
-    assert training["skipped"].skip == "it never converges"
-    assert training["loose"].tolerance == 0.04
+    assert (training["skipped"].skip, training["loose"].tolerance) == ("it never converges", 0.04)
     assert training["loose"].skip == inference["skipped"].skip == ""
     assert inference["loose"].tolerance is training["skipped"].tolerance is None
     assert training["lost"].skip == inference["lost"].skip == "timm 9.9 removed it"
@@ -208,8 +207,7 @@ def test_a_skip_and_a_tolerance_hold_in_their_mode_and_what_timm_dropped_in_both
 
 def test_tiny_starts_from_small_but_for_its_batch() -> None:
     entry = entry_of(small={"depth": 4, "width": 8, "batch": 4}, tiny={"depth": 1})
-    assert entry.cuts("full") == {}
-    assert entry.cuts("small") == {"depth": 4, "width": 8}
+    assert (entry.cuts("full"), entry.cuts("small")) == ({}, {"depth": 4, "width": 8})
     assert entry.cuts("tiny") == {"depth": 1, "width": 8}
     assert (entry.batch_size("small"), entry.batch_size("tiny")) == (4, 2)
 
@@ -298,8 +296,7 @@ def in_checkout(folder: Path, *how: Any) -> Mapping[str, Case]:
 
 def test_every_folder_with_code_is_a_model(tmp_path: Path) -> None:
     models = in_checkout(tmp_path)
-    assert list(models) == sorted(MODELS)
-    assert models["linear"].suite == "torchbench"
+    assert (list(models), models["linear"].suite) == (sorted(MODELS), "torchbench")
     assert in_checkout(tmp_path, Mode.GENERATE) == {}
 
 

@@ -91,9 +91,7 @@ def test_an_end_beyond_the_points_is_open_and_two_open_ends_are_no_crossover() -
     (late,) = crossovers(band(28.0, 0.3 * math.log(1.5)))
     assert late.low == pytest.approx(28 / 1.5)
     assert late.high is None
-    assert [*crossovers(band(6.0, 5.0))] == []
-    assert [*crossovers(band(0.5, 0.01))] == []
-    assert [*crossovers([])] == []
+    assert ([*crossovers(band(6.0, 5.0))], [*crossovers(band(0.5, 0.01))], [*crossovers([])]) == ([], [], [])
 
 
 def test_noise_about_one_is_a_single_crossover_and_a_dip_is_two() -> None:
@@ -197,8 +195,7 @@ def test_a_point_that_failed_is_not_on_the_curve() -> None:
     (table,) = curve_tables(summarize(records))
     (row,) = table.rows
     assert "faster at all 5 points" in row
-    assert row[-1] == "5/6"
-    assert [*summarize(records).curves[0].points] == [1, 2, 8, 16, 32]
+    assert (row[-1], [*summarize(records).curves[0].points]) == ("5/6", [1, 2, 8, 16, 32])
 
 
 def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None:

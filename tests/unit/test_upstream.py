@@ -146,10 +146,8 @@ def test_a_command_of_upstreams_documents_runs_as_typed(command: str) -> None:
     assert config.protocol.isolate is ("--isolate" in words)
     assert config.protocol.use_eval_mode is ("--use-eval-mode" in words)
     mode, dtype, compilers, folder = COMMANDS[command].split()
-    assert [mode.value for mode in config.modes] == [mode]
-    assert config.dtypes == (dtype,)
-    assert ",".join(config.compilers) == compilers
-    assert str(config.output_dir) == folder
+    assert ([mode.value for mode in config.modes], config.dtypes) == ([mode], (dtype,))
+    assert (",".join(config.compilers), str(config.output_dir)) == (compilers, folder)
 
 
 @pytest.mark.parametrize(("mode", "table"), [("performance", "performance"), ("accuracy", "accuracy")])

@@ -226,8 +226,7 @@ def test_the_balance_adds_up_and_prints_what_it_lacks() -> None:
     balance = PLANTED["memory format"].balance
     assert tuple(balance) == (*LINES, REST)
     assert sum(compiled for _, compiled in balance.values()) == pytest.approx(12.0)
-    assert balance["copies into another order"] == (0.0, 2.0)
-    assert balance[REST] == pytest.approx((0.0, -1.0))
+    assert (balance["copies into another order"], balance[REST]) == ((0.0, 2.0), pytest.approx((0.0, -1.0)))
     explanation = replace(why(10.0), balance=balance)
     assert balance_table(explanation).rows[-1][0] == "step"
 
@@ -269,8 +268,7 @@ def test_tuning_keeps_what_wins_with_parity() -> None:
     explanation = explain(
         "inductor", run(times, failed=(with_setting("inductor", settings[0]),)), proposed, None
     )
-    assert known(winner(explanation.attempts)).setting == settings[1]
-    assert explanation.causes == ()
+    assert (known(winner(explanation.attempts)).setting, explanation.causes) == (settings[1], ())
     assert not any("setting" in excluded for excluded in explanation.excluded)
     assert cause_lines(explanation) == ("Not explained: settings were tested, not causes.",)
     inference = make_job(mode=Mode.INFERENCE, candidates=("inductor",))
@@ -311,8 +309,7 @@ def test_without_faster_times_together_the_causes_stand_alone(monkeypatch: Patch
     said: list[str] = []
     explanation = asked_why(make_job(candidates=("inductor",)), lambda _, part: parts[part], said.append)
     assert explanation.together is None
-    assert len(acting(explanation)) == 2
-    assert len(explanation.attempts) == 2 + slower
+    assert (len(acting(explanation)), len(explanation.attempts)) == (2, 2 + slower)
     assert slower or "together, " in said[-1]
 
 
