@@ -58,12 +58,7 @@ def eager_alone() -> Iterator[None]:
             raise OwnBackwardError(BACKWARD_WORDS.format(error=line_of(error))) from error
         raise
     changed = graphs_compiled() != graphs
-    if OF_TORCH in entered and WRAPPER not in entered:
-        raise AlreadyCompiledError(
-            "an operator of torch in eager's step, such as flex_attention or torch.cond, compiles itself: "
-            "torchduet cannot measure it beside compilers in one process yet"
-        )
-    if WRAPPER in entered or changed:
+    if WRAPPER in entered or (changed and OF_TORCH not in entered):
         raise AlreadyCompiledError(
             "eager's own step runs code that torch.compile compiles, so it is not eager: give the model "
             "and the functions that it calls without torch.compile"

@@ -11,9 +11,11 @@ matrices of m x n, and m * n for its sum. With any other operation (a fused soft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from harness.declared import CANDIDATE, EAGER, SIDES, TERA, WORK, Column, Metric
 from harness.metrics import Ended
@@ -46,7 +48,7 @@ METRICS = (
 @contextmanager
 def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
     counter, elements = flop_counter(), element_counter()
-    with counter, elements:
+    with _seeing_compiled(), counter, elements:
         yield
     alone = 0 if elements.others else elements.flops
     numbers["flops_per_step"] = int(counter.get_total_flops()) or alone or None
@@ -60,15 +62,14 @@ MAKES = ("empty", "zeros", "ones", "full", "new_", "scalar_tensor", "rand")
 def element_counter() -> Any:
     """A context manager: ``flops`` of elementwise operations and sums, ``others``: whether others ran."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    from harness.timing.modes import Operations
+
+    class Counter(Operations):
         flops, others = 0, False
 
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-        ) -> Any:
-            result = func(*args, **(kwargs or {}))
+        def operation(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            result = func(*args, **kwargs)
             if self.others:  # a product, for one: there is nothing more to count
                 return result
             name = func._schema.name.removeprefix("aten::")  # noqa: SLF001 - torch's name
@@ -83,14 +84,26 @@ def element_counter() -> Any:
                 self.others = True
             return result
 
-    return Counter()  # type: ignore[no-untyped-call]
+    return Counter()
+
+
+def _seeing_compiled() -> Any:
+    """Inside, torch's counter is like ``Operations``: Dynamo gives up no code for it."""
+    from torch.utils import flop_counter
+
+    mode = getattr(flop_counter, "_FlopCounterMode", flop_counter.FlopCounterMode)
+    return patch.object(mode, "ignore_compile_internals", classmethod(lambda _: True), create=True)
 
 
 def flop_counter() -> Any:
     """torch's counter with the CPU's attention: a context manager with ``get_total_flops()``."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    return FlopCounterMode(display=False, custom_mapping=_cpu_attention())
+    counter = FlopCounterMode(display=False, custom_mapping=_cpu_attention())
+    # of all modules: its own tracker's hooks fail in the branches of torch.cond
+    none = {"__enter__": lambda: None, "__exit__": lambda *_: None}
+    vars(counter)["mod_tracker"] = SimpleNamespace(parents=("Global",), **none)
+    return counter
 
 
 def _cpu_attention() -> dict[Any, Callable[..., int]]:

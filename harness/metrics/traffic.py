@@ -8,7 +8,7 @@ FLOPs / bytes is a step's place on the roofline (Williams, Waterman, Patterson 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,16 +49,15 @@ def observe(ended: Ended, numbers: dict[str, Scalar]) -> Iterator[None]:
 
 def traffic_counter() -> Any:
     """A context manager: ``bytes`` of the traffic of the ``operations`` inside that are no views."""
-    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_flatten
 
-    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    from harness.timing.modes import Operations
+
+    class Counter(Operations):
         bytes, operations = 0, 0
 
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-        ) -> Any:
-            result = func(*args, **(kwargs or {}))
+        def operation(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            result = func(*args, **kwargs)
             given = _storages(tree_flatten((args, kwargs))[0])
             results = _storages(tree_flatten(result)[0])
             # a view makes no new storage; an in-place operation does not either, but its schema is mutable
@@ -67,7 +66,7 @@ def traffic_counter() -> Any:
                 self.bytes += sum(given.values()) + sum(results.values())
             return result
 
-    return Counter()  # type: ignore[no-untyped-call]
+    return Counter()
 
 
 def _storages(values: Iterable[Any]) -> dict[int, int]:

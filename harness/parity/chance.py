@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices import of
 from harness.parity.measure import same_bits
+from harness.timing.modes import Operations
 
 if TYPE_CHECKING:
     from harness.parity.checks import Checks
@@ -96,16 +96,14 @@ def _finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-class _Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
+class _Drawing(Operations):
     """Notes the operations that draw random numbers."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # of torch
+        super().__init__()
         self.names: dict[str, None] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.names[func.overloadpacket.__name__] = None
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)

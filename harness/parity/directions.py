@@ -15,14 +15,14 @@ candidates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.tensors import Tensors
+from harness.timing.modes import Operations
 
 MOST = 32  # parts
 STEP = 2.0**-6  # relative change of a part's result
@@ -37,18 +37,16 @@ PARTS = (
 )
 
 
-class _Scaling(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
+class _Scaling(Operations):
     """Counts the parts; scales the result of the part with the number ``chosen``."""
 
     def __init__(self, chosen: int = -1) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # of torch
+        super().__init__()
         self.names: list[str] = []
         self._chosen = chosen
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         first = result[0] if isinstance(result, tuple) else result
         if name not in PARTS or not isinstance(first, torch.Tensor) or not first.is_floating_point():

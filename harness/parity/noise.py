@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.devices import of
 from harness.precision import Precision
 from harness.tensors import has_memory
+from harness.timing.modes import Operations
 
 LOUDNESS = 2.0  # RMS of the noise in units of the last place: outputs are about 3 times as far off as eager's
 LOUDNESS_REDUCED = 0.5  # about 2.2 times as far off: an operation rounds once, to 0.3 units
@@ -67,19 +67,17 @@ def loudness(precision: Precision) -> float:
     return LOUDNESS_REDUCED if precision.reduced else LOUDNESS
 
 
-class Noise(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
+class Noise(Operations):
     """``loudness``: RMS of the noise in units of a result's last place. ``seed``: of its signs."""
 
     def __init__(self, loudness: float, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # of torch
+        super().__init__()
         self._loudness = loudness
         self._generator = torch.Generator().manual_seed(seed)
         self._pools: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         mean = _mean_of(name, result)
         if not _rounds_nothing(name, args):

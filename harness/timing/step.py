@@ -36,9 +36,9 @@ from harness.tensors import (
     storages,
 )
 from harness.timing.copies import copied, refused
-from harness.timing.exact import InFp64
 from harness.timing.kept import Kept
 from harness.timing.measure import LapClock
+from harness.timing.modes import InFp64
 from harness.timing.optimizer import Update
 from harness.workload import Workload
 

@@ -12,7 +12,7 @@ from harness.parity.between import export, imported
 from harness.parity.measure import sketch
 from harness.precision import TF32_UNIT, facts, precision, settle
 from harness.schema import Status
-from harness.timing.exact import InFp64, grouped_product
+from harness.timing.modes import InFp64, grouped_product
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
 from tests.factories import known, make_job

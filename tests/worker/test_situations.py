@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 - as torch names it
 from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.nn.attention.flex_attention import flex_attention
 
+from harness.parity.noise import LOUDNESS, Noise
 from harness.schema import Protocol, Status
 from tests.factories import known
 from tests.worker.planted import Of
@@ -76,7 +81,6 @@ def forces(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
         (lambda x, layer: torch.fft.fft(layer(x)), "training", "only complex64"),
         (lambda x, layer: layer(x).argmax(-1), "training", "only int64"),
         (lambda x, layer: (layer(x), x.to("meta")), "inference", "torchduet cannot compare it"),
-        (lambda x, layer: torch.cond(x.sum() > 0, layer, layer, (x,)), "inference", "cannot measure it"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_a_sentence(
@@ -95,6 +99,61 @@ def test_the_mean_of_nothing_is_left_out_and_said() -> None:
     record = measured(lambda x, layer: (layer(x), layer(x)[:0]), ROWS[0], mode="training")
     assert record.status is Status.PASS
     assert "without output.1" in str(known(record.model).remarks)
+
+
+def branches(x: torch.Tensor, layer: nn.Module) -> Any:
+    return torch.cond(x.sum() > 0, lambda y: layer(y).sin(), lambda y: layer(y).cos(), (x,))
+
+
+def nested_branches(x: torch.Tensor, layer: nn.Module) -> Any:
+    return torch.cond(x.sum() > 0, lambda y: branches(y, layer), lambda y: layer(y), (x,))
+
+
+def flexible(x: torch.Tensor, layer: nn.Module) -> Any:
+    rows = layer(x).view(1, 1, -1, 8)
+    return flex_attention(rows, rows, rows) + F.scaled_dot_product_attention(rows, rows, rows)
+
+
+def loop(x: torch.Tensor, layer: nn.Module) -> Any:
+    start = (x.sum().long() * 0, x)
+    run: Any = while_loop
+    return run(lambda i, _: i < 3, lambda i, y: (i + 1, layer(y)), start)[1]
+
+
+def scanned(x: torch.Tensor, layer: nn.Module) -> Any:
+    return scan(lambda c, y: (c + y, (c * layer(y)).sin()), torch.zeros_like(x[0]), x)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "mode"),
+    [
+        (nested_branches, "inference"),
+        (flexible, "inference"),
+        (loop, "inference"),
+        (scanned, "inference"),
+        pytest.param(branches, "training", marks=pytest.mark.long),  # torch traces the backward in each step
+    ],
+)
+def test_operators_that_compile_themselves_in_eager_are_measured(
+    function: Callable[..., Any], mode: str
+) -> None:
+    model = Of(function, nn.Linear(8, 8))
+    result = compare(model, torch.ones(16, 8), mode=mode, compilers=["eager", "aot_eager"], protocol=FEW)
+    for name in ("eager", "aot_eager"):
+        record = result[name].record
+        assert record.status is Status.PASS, record.failure
+        assert known(record.parity).reference == "fp64"
+        assert record.metrics["flops_per_step"]
+
+
+def test_noise_reaches_into_such_operators_and_dynamo_compiles_them_afterwards() -> None:
+    layer, x = nn.Linear(8, 8), torch.ones(16, 8)
+    first = branches(x, layer)
+    with Noise(LOUDNESS, 1):
+        noisy = branches(x, layer)
+    assert torch.equal(branches(x, layer), first)
+    assert not torch.equal(noisy, first)
 
 
 class Normed(torch.optim.SGD):
