@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import dis
+import functools
 import importlib
 import inspect
 import types
@@ -127,29 +128,29 @@ LOOKED_AT = 100
 class Function(torch.nn.Module):
     """A function as a module, so that each variant has a copy of what it uses.
 
-    ``parts``: the modules that the function finds in its closure or by a global name, or whose method it is.
-    A copy of this module calls the function with the copied parts. It is in training mode if a part is, or if
-    an input requires a gradient. ``TypeError`` with a sentence for what variants would share: a tensor that
-    requires a gradient and is no input, or a module that the function reaches through something else.
+    ``parts``: the modules that the function finds in its closure, defaults and global names, or whose method
+    it is. A copy of this module calls the function with the copied parts. It is in training mode if a part
+    is, or if an input requires a gradient. ``TypeError`` with a sentence for what variants would share: a
+    tensor that requires a gradient and is no input, or a module that the function reaches through something
+    else.
     """
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         super().__init__()
-        self.function = getattr(function, WRAPPED, function)
+        self.function = called = getattr(function, WRAPPED, function)
         self.parts, self.names = torch.nn.ModuleList(), list[str]()  # a ModuleDict takes no name such as keys
-        others = _not_copied(self.function)
-        for name, value in _surroundings(self.function).items():
-            if isinstance(value, torch.nn.Module) and not _is_skeleton(value):
+        while isinstance(called, functools.partial):
+            called = called.func
+        routine = inspect.isroutine(called)
+        for name, value in _outside(called if routine else type(called).__call__).items():
+            if routine and isinstance(value, torch.nn.Module) and not _is_skeleton(value):
                 self.names.append(name)
                 self.parts.append(value)
             elif isinstance(value, torch.Tensor) and value.requires_grad:
                 raise TypeError(
                     f"model: its tensor {name} requires a gradient: give it to the function as an input"
                 )
-            elif not inspect.ismethod(self.function):  # a copied method has a copied object
-                others[name] = value
-        for name, value in others.items():
-            if holds(value):
+            elif value is not getattr(called, "__self__", None) and holds(value):  # its copy has a copied one
                 raise TypeError(
                     f"model: its {name} holds a module or a tensor that requires a gradient; variants would "
                     "share it: use the module by a name of its own in the function itself, without decorator "
@@ -164,39 +165,19 @@ class Function(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
-def _surroundings(function: Any) -> dict[str, Any]:
-    """What a function finds outside of its arguments, by name; "self" for a method."""
-    if inspect.ismethod(function):
-        return {"self": function.__self__}
-    if not inspect.isfunction(function):
-        return {}
-    code, names = function.__code__, function.__globals__
-    values = {name: names[name] for name in sorted(globals_of(code) & names.keys())}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+def _outside(function: Any) -> dict[str, Any]:
+    """What a function finds beside its arguments, by name: also their defaults, and "self" for a method."""
+    plain = getattr(function, "__func__", function)
+    values = {"self": function.__self__} if inspect.ismethod(function) else {}
+    if not inspect.isfunction(plain):
+        return values
+    code, names = plain.__code__, plain.__globals__
+    values |= {name: names[name] for name in sorted(globals_of(code) & names.keys())}
+    for name, cell in zip(code.co_freevars, plain.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # the variable has no value yet
             values[name] = cell.cell_contents
-    return values
-
-
-def _not_copied(function: Any) -> dict[str, Any]:
-    """What all variants share: defaults, and what the code of a method, or of a called object, finds.
-
-    The object itself is copied, and so are the arguments of a ``partial``.
-    """
-    called = getattr(function, "func", function)  # of a ``partial``
-    called = called if inspect.isroutine(called) else type(called).__call__
-    plain = getattr(called, "__func__", called)  # of a method
-    names = {} if plain is function else _surroundings(plain)
-    return {**names, **_defaults(plain)}
-
-
-def _defaults(function: Any) -> dict[str, Any]:
-    """The defaults of a function's arguments."""
-    if not inspect.isfunction(function):
-        return {}
-    values = function.__defaults__ or ()
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return {**dict(zip(reversed(names), reversed(values), strict=False)), **(function.__kwdefaults__ or {})}
+    given = inspect.signature(plain, follow_wrapped=False).parameters.values()
+    return {**values, **{p.name: p.default for p in given if p.default is not p.empty}}
 
 
 def holds(value: Any, depth: int = 3) -> bool:
@@ -227,8 +208,10 @@ def _inside(value: Any) -> Iterable[Any]:
         return value
     if isinstance(value, dict):
         return value.values()
-    if inspect.isfunction(value) or inspect.ismethod(value):
-        return (*_surroundings(value).values(), *_defaults(value).values())
+    if inspect.ismethod(value):
+        return (value.__self__,)
+    if inspect.isfunction(value):
+        return _outside(value).values()
     if isinstance(value, (type, types.ModuleType)):
         return ()
     return getattr(value, "__dict__", {}).values()

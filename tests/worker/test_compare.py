@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.loading.own_model_build import Function
 from harness.schema import CompilerOptions, Extras, Mode, Protocol, Status
+from harness.timing.copies import copied
 from runner.errors import UsageError
 from runner.store.record_file import read_records
 from tests.factories import known
@@ -185,10 +186,6 @@ SHARING: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("HELD", lambda x: HELD["net"](x)),
     ("HOLDER", lambda x: HOLDER.net(x)),
     ("BOUND", lambda x: BOUND(x)),
-    ("net", lambda x, net=NET: net(x)),
-    ("NET", functools.partial(lambda x: NET(x))),
-    ("NET", functools.partial(HOLDER.another)),
-    ("NET", HOLDER.another),
     ("NET", HOLDER),
 )
 """What a function uses, of which its copies would use the same."""
@@ -198,6 +195,27 @@ def test_a_function_has_copies_of_the_modules_of_inner_code_and_of_no_attribute(
     assert Function(lambda x: [NET(part) for part in x], ()).names == ["NET"]
     assert Function(lambda x: x * len(Holder.NET or ""), ()).names == []
     assert Function(HOLDER.call, ()).names == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, net=NET: net(x),
+        functools.partial(lambda x: NET(x)),
+        functools.partial(HOLDER.another),
+        HOLDER.another,
+        NET.forward,
+    ],
+)
+def test_a_copy_of_a_function_uses_copies_of_the_modules_that_it_finds(function: Callable[..., Any]) -> None:
+    x = torch.randn(4, 8)
+    expected, twin = function(x), copied(Function(function, ()), {})
+    assert torch.equal(twin(x), expected)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert not twin(x).any()
+    assert torch.equal(function(x), expected)
 
 
 def test_a_skeleton_on_meta_is_called_with_the_parameters_that_are_given() -> None:
