@@ -78,7 +78,7 @@ def raises() -> None:
 
 
 @pytest.mark.parametrize("how", ["hangs", "breaks", "takes five times as long"])
-def test_a_bad_item_leaves_the_others_their_numbers(
+def test_a_bad_item_costs_no_other_its_numbers(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(card, "GRACE_S", 0.0)

@@ -64,9 +64,7 @@ def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_that_cannot_be_written_leaves_the_one_before_and_shows_the_numbers(
-    server: Server, tmp_path: Path
-) -> None:
+def test_without_room_the_report_before_stays_and_numbers_are_shown(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert server.run(*FLAGS, f"--output-dir={folder}").code == 0
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

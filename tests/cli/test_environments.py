@@ -74,9 +74,7 @@ def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("good", "new", "code"), [("0", "1", 1), ("0", "0.0", 0)])
-def test_a_step_of_git_bisect_says_which_build_is_worse(
-    tmp_path: Path, good: str, new: str, code: int
-) -> None:
+def test_a_step_of_git_bisect_names_the_worse_build(tmp_path: Path, good: str, new: str, code: int) -> None:
     """Two planted versions: in the second, what is compiled has another sign."""
     (tmp_path / "models.py").write_text(
         "import os, torch\n\n\nclass Model(torch.nn.Linear):\n    def forward(self, x):\n"

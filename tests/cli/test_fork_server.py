@@ -58,9 +58,7 @@ def test_a_second_worker_comes_from_the_same_host(pool: HostPool, tmp_path: Path
 
 
 @pytest.mark.parametrize("lacks", ["del os.pidfd_open", "os.pidfd_open = lambda _: os.stat('/not there')"])
-def test_an_interpreter_that_cannot_watch_a_worker_starts_it_without_a_host(
-    tmp_path: Path, lacks: str
-) -> None:
+def test_an_interpreter_that_cannot_watch_workers_has_no_host(tmp_path: Path, lacks: str) -> None:
     """Anaconda's Python, which ``--envs`` may name, has no ``os.pidfd_open``; on an old kernel it fails."""
     (tmp_path / "sitecustomize.py").write_text(f"import os; {lacks}")
     theirs = variables()
@@ -108,7 +106,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_threads_and_the_compilers_own_processes_work_after_the_fork(
+def test_threads_and_compilers_processes_work_after_forks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -62,9 +62,7 @@ def test_the_files_of_a_run(finished: Path) -> None:
     assert header.startswith("dev,name,batch_size,speedup,abs_latency,compilation_latency,compression_ratio,")
 
 
-def test_everything_derived_is_rebuilt_byte_for_byte_from_records_plan_and_cases(
-    finished: Path, tmp_path: Path
-) -> None:
+def test_what_is_derived_is_rebuilt_byte_for_byte_from_the_rest(finished: Path, tmp_path: Path) -> None:
     copy = tmp_path / "moved"
     copy.mkdir()
     for name in ("records.jsonl", "run.json"):

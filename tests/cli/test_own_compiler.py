@@ -172,9 +172,7 @@ def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_listing_has_them_and_those_that_packages_register(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_listing_has_them_and_those_of_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = here / "installed"
     package = installed / "faster-1.0.dist-info"
     package.mkdir(parents=True)

@@ -115,9 +115,7 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
 
 
 @pytest.mark.long
-def test_killed_at_any_time_and_resumed(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_any_time_and_resumed(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "light", False)
     seen: Counter[str] = Counter()
     for number in range(20):  # again where the machine has become faster or slower since its runs were timed
@@ -296,9 +294,7 @@ def test_a_signal_ends_at_once_and_says_how_to_go_on(tmp_path: Path, number: sig
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 @pytest.mark.slow
-def test_ignored_when_it_began_a_signal_ends_all_the_same_and_nohup_counts(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_ignored_at_first_signals_end_it_and_nohup_counts(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path / "run", "--only=hangs", ignored=(signal.SIGINT, *ENDING)) as run:
         wait_for_call(tmp_path)
         run.send_signal(signal.SIGHUP)

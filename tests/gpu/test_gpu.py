@@ -46,9 +46,7 @@ def records_of(device: devices.Device, *compilers: str, protocol: Protocol = QUI
 
 # -- the device itself ------------------------------------------------------------------------
 @pytest.mark.usefixtures("_real_gpu")
-def test_the_allocator_counts_and_a_graph_keeps_its_memory_in_a_pool(
-    device: devices.Device, place: torch.device
-) -> None:
+def test_the_allocator_counts_and_a_graph_has_a_pool(device: devices.Device, place: torch.device) -> None:
     assert devices.likely() == devices.best() == device.type
     before, pool = device.begin_peak(), device.pool_bytes()
     given = torch.ones(1 << 26, dtype=torch.uint8, device=place)
@@ -130,9 +128,7 @@ def test_who_has_no_memory_is_tried_alone_and_leaves_the_others_their_batch(devi
 
 @pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
 @pytest.mark.parametrize("suite", ["tiny_gpt", "huggingface", "timm_models"])
-def test_a_forked_worker_opens_the_device_after_a_suites_imports(
-    device: devices.Device, suite: str, tmp_path: Path
-) -> None:
+def test_a_forked_worker_opens_the_device(device: devices.Device, suite: str, tmp_path: Path) -> None:
     if suite != "tiny_gpt" and not device.accelerated:
         pytest.skip("a CPU needs no driver that a model library could use: one suite stands in")
     suite_of_it = f"{FAULTS}:model"

@@ -58,9 +58,7 @@ def test_a_wrong_first_replay_is_seen_though_later_ones_overwrite_it(machine: Ac
     assert ready.prepare("wrong")[0] is Status.FAIL_ACCURACY
 
 
-def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_the_checked_results(
-    machine: Accelerator,
-) -> None:
+def test_a_replay_that_turns_wrong_is_seen_though_it_overwrites_results(machine: Accelerator) -> None:
     ready = opened(machine, {"late": replaying(machine, spoil=lambda number: 1.0 if number < 8 else 1.5)})
     assert ready.prepare("late")[0] is Status.PASS
     ready.warm_up()
@@ -106,7 +104,7 @@ def test_fp64_takes_a_share_of_the_time_at_most(
     assert said is limited
 
 
-def test_fp64_without_memory_keeps_its_activations_on_the_host(
+def test_fp64_without_memory_keeps_some_on_the_host(
     machine: Accelerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
@@ -303,9 +301,7 @@ def records_of(
 
 
 @pytest.mark.parametrize("where", ["forward", "loss", "everywhere"])
-def test_a_model_that_takes_no_other_data_is_measured_without(
-    machine: Accelerator, tmp_path: Path, where: str
-) -> None:
+def test_a_model_without_other_data_is_measured_too(machine: Accelerator, tmp_path: Path, where: str) -> None:
     """``forward``: where the weights are balanced. ``everywhere``: on its own data, too."""
 
     def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -330,9 +326,7 @@ def test_a_model_that_takes_no_other_data_is_measured_without(
 
 
 @pytest.mark.parametrize("rule", ["noise", "field"])
-def test_what_is_kept_of_a_call_is_no_memory_that_a_replay_overwrites(
-    machine: Accelerator, rule: str
-) -> None:
+def test_what_is_kept_of_a_call_is_no_memory_that_replays_overwrite(machine: Accelerator, rule: str) -> None:
     """A graph writes gradients and outputs where those of its last replay are."""
     ready = opened(machine, {"replayed": replaying(machine)}, parity=rule)
     variant, _, calls, _ = ready._compile("replayed")
@@ -346,9 +340,7 @@ def test_what_is_kept_of_a_call_is_no_memory_that_a_replay_overwrites(
     assert all(torch.equal(known(calls).results[-1][name], tensor) for name, tensor in third.items())
 
 
-def test_an_error_that_stays_in_the_last_step_is_its_own_candidates(
-    machine: Accelerator, tmp_path: Path
-) -> None:
+def test_a_lasting_error_in_the_last_step_is_its_own_candidates(machine: Accelerator, tmp_path: Path) -> None:
     said: list[Activity] = []
     breaks = breaking(machine, lambda _: (said[-1].phase, said[-1].variant) == ("finish", "breaks"))
     compilers: Compilers = {"a": times(machine, 1.0), "breaks": breaks, "c": times(machine, 1.0)}

@@ -76,9 +76,7 @@ def test_an_unknown_setting_or_a_value_of_another_type_is_refused(pair: str, say
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TypedStorage:UserWarning")
-def test_the_kernels_that_autotuning_chose_are_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_that_autotuning_chose_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
 
     module = Of(lambda first, second: torch.bmm(first, second).relu())
@@ -167,9 +165,7 @@ def test_autotuning_that_the_models_code_asks_for_is_reported(monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_settings_in_brackets_are_active_while_the_candidate_compiles(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_settings_in_brackets_are_active_while_candidates_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, ...]] = []
 
     def looking(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Any:
@@ -368,7 +364,7 @@ def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch
     ("name", "install"),
     [("onnxrt", "onnxruntime onnx onnxscript"), ("torchao_int8_dynamic", "torchao"), ("tvm", "apache-tvm")],
 )
-def test_a_missing_package_is_named_with_how_to_get_it(
+def test_a_missing_package_and_its_name_are_told(
     name: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: None)

@@ -82,9 +82,7 @@ def test_weights_and_inputs_are_imported(tmp_path: Path) -> None:
         (lambda: nn.Sequential(nn.Linear(8, 4)), "only the reference environment has parameter first.bias"),
     ],
 )
-def test_another_model_is_said_to_be_one(
-    tmp_path: Path, module: Callable[[], nn.Module], sentence: str
-) -> None:
+def test_another_model_is_called_one(tmp_path: Path, module: Callable[[], nn.Module], sentence: str) -> None:
     export(tmp_path / "x", workload(1), None)
     problem = imported(tmp_path / "x", workload(2, module()))[0].problem
     assert sentence in problem

@@ -159,9 +159,7 @@ class Raises(nn.Module):
         raise RuntimeError("this model cannot run")
 
 
-def test_a_failure_is_one_sentence_and_names_no_file_that_is_not_there(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_failure_is_one_sentence_and_names_no_missing_file(capfd: pytest.CaptureFixture[str]) -> None:
     result = compare(Raises(), torch.randn(4, 8), compilers="eager", protocol=FEW)
     printed = capfd.readouterr()
     assert "Traceback" not in printed.out + printed.err

@@ -271,7 +271,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[[SimpleNamespace | None], 
     return partial(monkeypatch.setitem, sys.modules, "pynvml")
 
 
-def test_readings_are_those_of_the_card_with_the_same_uuid(
+def test_readings_are_those_of_the_same_uuid(
     nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda = torch.device("cuda:1")
@@ -365,9 +365,7 @@ def test_memory_is_limited_where_no_driver_maps_it(
     assert seen == ([1 << 30] if limited else [])
 
 
-def test_a_script_for_a_device_that_is_not_there_says_so(
-    fake: Fake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_for_a_missing_device_says_so(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     assert replay(to_json(make_job(device="cuda:5")), "eager", "") == NOT_RUN
     assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"
 
@@ -412,9 +410,7 @@ def test_the_clock_is_read_after_each_sample_alone(read: Read) -> None:
     assert "gpu_clock_mhz" not in of_variants[""]
 
 
-def test_a_driver_that_fails_costs_its_later_readings_alone(
-    read: Read, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_driver_that_fails_costs_later_readings(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
     numbers = read(pynvml(readings=2))
     assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1010)
     assert "rounds_wall_s" in numbers

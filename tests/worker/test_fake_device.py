@@ -51,9 +51,7 @@ class Scaled(nn.Linear):
 
 
 @pytest.mark.parametrize(("how", "wrong"), [("buffer", False), ("kept", True), ("made", True)])
-def test_the_check_sees_what_stays_on_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, how: str, *, wrong: bool
-) -> None:
+def test_the_check_sees_what_stays_behind(monkeypatch: pytest.MonkeyPatch, how: str, *, wrong: bool) -> None:
     def build() -> Workload:
         return Workload(module=Scaled(how), args=(torch.ones(2, 4),), loss=mean_of)
 

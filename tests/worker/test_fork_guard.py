@@ -59,9 +59,7 @@ def opened_by_a_fork(folder: Path, machine: Accelerator) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("poisoned", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_a_fork_that_cannot_open_its_device_is_replaced_by_a_new_interpreter(
-    tmp_path: Path, *, poisoned: bool
-) -> None:
+def test_a_fork_that_cannot_open_its_device_is_replaced(tmp_path: Path, *, poisoned: bool) -> None:
     with in_place_of_the_cpu(Accelerator()) as machine:
         machine.opened_by = os.getpid() if poisoned else None  # a library of the host has used the driver
         reply = opened_by_a_fork(tmp_path, machine)["ok"]
@@ -87,9 +85,7 @@ def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
     assert json.loads(printed("-m", "tests.worker.importing", suite).splitlines()[-1]) == []
 
 
-def test_a_library_that_asks_for_a_gpu_is_answered_without_the_driver(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_library_that_asks_for_a_gpu_is_answered_without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Inductor of torch 2.11 asks in an import, with a card: seen on an H100."""
     asked = list[str]()
 

@@ -187,9 +187,7 @@ def test_more_tokens_than_a_model_has_room_for_are_refused(name: str) -> None:
             workload(name, 33 - read)
 
 
-def test_transformers_without_static_layers_are_refused_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_transformers_without_static_layers_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import cache_utils
 
     monkeypatch.delattr(cache_utils, "StaticSlidingWindowLayer")  # as before 4.57

@@ -172,9 +172,7 @@ def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(("config", "name"), [({"dtype": None}, "dtype"), ({}, "torch_dtype")])
-def test_published_weights_are_loaded_in_float32_by_an_old_library_too(
-    config: dict[str, object], name: str
-) -> None:
+def test_an_old_library_too_loads_weights_in_float32(config: dict[str, object], name: str) -> None:
     entry = huggingface.Entry(model_class="Any", published_batch=1, checkpoint="a/b")
     loaded, given = Mock(), SimpleNamespace(**config)
     huggingface._load(loaded, given, entry, make_job(scale="full").case)

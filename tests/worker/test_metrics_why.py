@@ -110,9 +110,7 @@ def test_the_numbers_are_of_all_graphs_however_few_torch_keeps() -> None:
         torch._dynamo.utils.set_compilation_metrics_limit(known(kept))
 
 
-def test_the_digest_of_code_does_not_depend_on_what_another_candidate_has_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_digest_of_code_is_not_of_what_others_have_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Triton kernel is a module of its own, which a second graph with its code does not load again."""
     codecache: Any = importlib.import_module("torch._inductor.codecache")
     monkeypatch.setattr(codecache.PyCodeCache, "modules", [])

@@ -211,7 +211,7 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
 
 
 @pytest.mark.parametrize("process", [0, 1])
-def test_energy_is_asked_for_and_measured_in_the_first_process(
+def test_energy_is_measured_in_the_first_process_if_asked(
     monkeypatch: pytest.MonkeyPatch, process: int
 ) -> None:
     """With as many steps between two waits as in the rounds."""

@@ -243,9 +243,7 @@ class Strict(nn.Linear):
         return result
 
 
-def test_a_model_that_refuses_noise_costs_no_job_and_is_not_judged(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_model_that_refuses_noise_costs_no_job_and_isnt_judged(capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> Workload:
         return Workload(module=Strict(32, 32), args=(torch.randn(8, 32),))
 

@@ -109,9 +109,7 @@ def skipped_buffer(program: Program, forward: Forward) -> Forward:
 
 
 @pytest.mark.parametrize(("name", "mode", "dtype"), sampled(7, NAMES, MODES, DTYPES))
-def test_what_is_right_passes_on_other_data_and_says_what_was_checked(
-    name: str, mode: Mode, dtype: str
-) -> None:
+def test_what_is_right_passes_on_other_data_and_says_how(name: str, mode: Mode, dtype: str) -> None:
     status, parity, notes = judged(with_fault(right), lambda: workload(name), mode, dtype)
     assert status is Status.PASS, parity
     assert (parity.steps, parity.other_data, parity.not_checked) == (6, (INPUTS, WEIGHTS), ())
@@ -246,9 +244,7 @@ def test_what_is_nan_on_other_data_is_named() -> None:
     assert parity.not_checked == ("output on other data: eager's overflowed, or held NaN or infinities only",)
 
 
-def test_other_data_that_fp64_does_not_take_is_judged_against_eager(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_other_data_that_fp64_does_not_take_is_judged_by_eager(capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.randn(8, 8)
 
     def single(given: torch.Tensor, linear: nn.Linear) -> torch.Tensor:

@@ -61,9 +61,7 @@ class Timed:
 
 
 @pytest.mark.parametrize("step_s", [0.045, 0.25])
-def test_a_job_of_long_steps_is_timed_in_half_a_minute(
-    machine: Accelerator, tmp_path: Path, step_s: float
-) -> None:
+def test_a_job_of_long_steps_takes_half_a_minute(machine: Accelerator, tmp_path: Path, step_s: float) -> None:
     """And stopped at any moment after that, it has its records in ten seconds."""
     whole = Timed(machine, step_s, tmp_path)
     assert {len(known.samples or ()) >= 10 for known in whole.records} == {True}

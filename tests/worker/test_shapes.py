@@ -47,9 +47,7 @@ def session(stream: str, candidate: str, *, accuracy: bool = True) -> Session:
     [("[dynamo.automatic_dynamic_shapes=False]", 4), ("", 1), ("[dynamic=True]", 0)],
 )
 @pytest.mark.series
-def test_each_setting_compiles_as_often_as_it_does_in_a_stream_of_sizes(
-    settings: str, compiled_again: int
-) -> None:
+def test_each_setting_compiles_as_often_as_in_a_stream_of_sizes(settings: str, compiled_again: int) -> None:
     name = f"dynamo_eager{settings}"
     worker = session("batch=3,4,5,6,7", name)
     status, parity, numbers, _ = worker.prepare(name)

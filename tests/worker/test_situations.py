@@ -83,9 +83,7 @@ def forces(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
         (lambda x, layer: (layer(x), x.to("meta")), "inference", "torchduet cannot compare it"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_a_sentence(
-    function: Callable[..., Any], mode: str, words: str
-) -> None:
+def test_what_cannot_be_measured_is_one_sentence(function: Callable[..., Any], mode: str, words: str) -> None:
     assert words in measured(function, ROWS[0], mode=mode).failure.message
 
 

@@ -102,9 +102,7 @@ class Mixed(nn.Module):
 @pytest.mark.parametrize(
     ("cast", "phases"), [(torch.bfloat16, torch.complex64), (torch.float64, torch.complex128)]
 )
-def test_a_cast_module_keeps_imaginary_parts_ties_and_integers(
-    cast: torch.dtype, phases: torch.dtype
-) -> None:
+def test_a_cast_keeps_imaginary_parts_ties_and_integers(cast: torch.dtype, phases: torch.dtype) -> None:
     module = Mixed()
     before = module.phases.clone()
     cast_module(module, cast)

@@ -219,9 +219,7 @@ def run(folder: Path, *flags: str) -> int:
 
 
 @pytest.mark.slow
-def test_eager_and_script_train_alike_and_are_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eager_and_script_train_and_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     assert run(folder, "--modes=eager,script", "--precisions=float32", "--steps=10", "--seeds=2") == 0
     told = capsys.readouterr().out

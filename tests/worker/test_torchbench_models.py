@@ -49,9 +49,7 @@ def test_named_inputs_are_passed_by_name(folder: Path) -> None:
     assert workload.module(*workload.args, **workload.kwargs).shape == (4, 4)
 
 
-def test_what_a_model_sets_for_the_process_does_not_stay(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_model_sets_in_the_process_goes_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     seed = torch.manual_seed
     torchbench.build(case("sets_what_it_likes"))
@@ -87,9 +85,7 @@ def test_another_failure_is_the_models_own(folder: Path) -> None:
         torchbench.build(case("fails"))
 
 
-def test_torchvisions_models_are_built_without_published_weights(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchvisions_models_have_no_published_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torchvision = pytest.importorskip("torchvision")
     download = Mock(side_effect=OSError("no network in a test"))
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
@@ -105,8 +101,6 @@ def test_torchvisions_models_are_built_without_published_weights(
 @pytest.mark.parametrize(
     ("mode", "expected"), [(Mode.TRAINING, {"box_detections_per_img": 4}), (Mode.INFERENCE, None)]
 )
-def test_vision_maskrcnn_gets_its_arguments_in_training_alone(
-    folder: Path, mode: Mode, expected: object
-) -> None:
+def test_vision_maskrcnn_gets_arguments_in_training_alone(folder: Path, mode: Mode, expected: object) -> None:
     workload = torchbench.build(case("vision_maskrcnn", mode, batch_size=None))
     assert vars(workload.module)["given"] == expected

@@ -67,9 +67,7 @@ class Normalized(nn.Module):
 
 
 @pytest.mark.parametrize("n", [7, 20])
-def test_a_late_fault_that_a_normalization_hides_is_found_in_a_gradient(
-    monkeypatch: pytest.MonkeyPatch, n: int
-) -> None:
+def test_a_fault_hidden_by_a_normalization_is_found_late(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     """So many rounds on any machine: where the last step is wrong, a buffer shows it, too."""
     monkeypatch.setattr("harness.timing.warm_up.has_settled", lambda history: len(history) == 3)
 
@@ -191,7 +189,7 @@ def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("spread", "times", "seen"), [(0.0, 3, True), (1e-7, 3, False), (1e-7, 40, True)])
-def test_what_eager_does_not_repeat_has_changed_only_far_beyond_its_limit(
+def test_what_eager_does_not_repeat_changes_far_beyond_limits(
     spread: float, times: float, *, seen: bool
 ) -> None:
     values = drawn(64).float()
@@ -211,9 +209,7 @@ def test_nan_that_stays_nan_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda x: x[:, 3::16].add_(1.0), lambda x: x[-30:].zero_()])
-def test_of_a_large_output_a_sample_is_looked_at_that_no_pattern_escapes(
-    damage: Callable[[torch.Tensor], object],
-) -> None:
+def test_no_pattern_escapes_the_sample_of_a_large_output(damage: Callable[[torch.Tensor], object]) -> None:
     values = drawn((256, 256)).float()
     assert values.numel() > ELEMENTS
     watch, variant = watching(values)
