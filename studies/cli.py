@@ -36,19 +36,6 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see python -m studies --help")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m studies", description=__doc__.split("\n")[0] if __doc__ else None)
-    studies = parser.add_subparsers(dest="study", required=True, metavar="STUDY", parser_class=_Parser)
-    for name, (options, text) in STUDIES.items():
-        study = studies.add_parser(name, help=text, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-        for _, _, row in rows(options):
-            for flag in row.flags if row is not None else ():
-                add_flag(study, flag)
-    again = studies.add_parser("report", help="write tables and plots again, from a study's folder")
-    again.add_argument("folder", type=Path, help="the folder of a study")
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the program; returns the exit code. For bad input: a message on stderr and code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -60,16 +47,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _perform(arguments: Sequence[str]) -> int:
-    parser = build_parser()
+    parser = _Parser(prog="python -m studies", description="Published studies, run again.")
+    studies = parser.add_subparsers(dest="study", required=True, metavar="STUDY", parser_class=_Parser)
+    for name, (options, text) in STUDIES.items():
+        study = studies.add_parser(name, help=text, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+        for flag in (flag for _, _, row in rows(options) if row for flag in row.flags):
+            add_flag(study, flag)
+    again = studies.add_parser("report", help="write tables and plots again, from a study's folder")
+    again.add_argument("folder", type=Path, help="the folder of a study")
     given, more = parser.parse_known_args(arguments)
     if more and given.study != "compile-modes":
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     if given.study == "report":
         return report(given.folder)
-    default: Any = STUDIES[given.study][0]
-    options = read(default, vars(given)).checked()
-    folder = _module(given.study, "run").run(options, arguments, more)
-    return OK if getattr(options, "records_only", False) else report(folder)
+    asked = read(STUDIES[given.study][0], vars(given)).checked()
+    folder = _module(given.study, "run").run(asked, arguments, more)
+    return OK if getattr(asked, "records_only", False) else report(folder)
 
 
 def report(folder: Path) -> int:

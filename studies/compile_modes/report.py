@@ -48,7 +48,8 @@ def render(folder: Path) -> Report:
     trial = any(record.job.case.scale == "tiny" for record in records)
     failed = [record for record in records if not record.status.passed]
     failures = [
-        f"{_title(r)}, {mode_of(r)}: {r.status.value}: {r.failure.message if r.failure else ''}".rstrip(": ")
+        f"{_title(r, *r.job.case.point)}, {mode_of(r)}: {r.status.value}"
+        + (f": {r.failure.message}" if r.failure and r.failure.message else "")
         for r in failed
     ]
     rows = expectations(compare(records))
@@ -67,12 +68,8 @@ def render(folder: Path) -> Report:
     return Report(name=EXPECTATIONS, blocks=blocks, failures=failures)
 
 
-def _model(record: Record) -> str:
-    return f"{record.job.case.name} {record.job.dtype}"
-
-
-def _title(record: Record) -> str:
-    return " ".join((_model(record), *record.job.case.point))
+def _title(record: Record, *point: str) -> str:
+    return " ".join((record.job.case.name, record.job.dtype, *point))
 
 
 def mode_of(record: Record) -> str:
@@ -81,10 +78,6 @@ def mode_of(record: Record) -> str:
 
 def _on_cpu(record: Record) -> bool:
     return record.job.device.startswith("cpu")
-
-
-def _place(comparison: Comparison) -> tuple[int, ...]:
-    return tuple(comparison.record.job.case.at.values())
 
 
 def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
@@ -96,13 +89,15 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
     sweeps: dict[tuple[str, str], list[Comparison]] = {}
     for comparison in comparisons:
         record = comparison.record
-        models.setdefault(_title(record), {})[mode_of(record)] = comparison
+        models.setdefault(_title(record, *record.job.case.point), {})[mode_of(record)] = comparison
         if record.job.case.point:
-            sweeps.setdefault((_model(record), mode_of(record)), []).append(comparison)
+            sweeps.setdefault((_title(record), mode_of(record)), []).append(comparison)
     judged = [(title, *row) for title, modes in models.items() for row in _of_model(modes)]
     for (model, mode), points in sweeps.items():
         # the first and the last point: chosen before they are seen
-        first, last = (choose(points, key=_place) for choose in (min, max))
+        first, last = (
+            choose(points, key=lambda c: (*c.record.job.case.at.values(),)) for choose in (min, max)
+        )
         names = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
         seen = _speed(first, last, f"at {' over that at '.join(names)}", OPEN, HOLDS, HOLDS)
         judged.append((model, f"the speedup of {mode} varies", seen))

@@ -12,8 +12,7 @@ from runner.reports.parts.axes import COLORS, LINES, light_grid, new_figure
 from runner.reports.parts.pictures import pictures, plain_style
 from runner.reports.parts.sections import environment_line
 from studies.corpus import SIZES
-from studies.implementations.claims import claims
-from studies.implementations.results import LEVELS, Fitted, Point, fitted
+from studies.implementations.results import LEVELS, Fitted, Point, claims, fitted
 from studies.journal import CUT_SHORT, PASS, Line
 from studies.options import LEFT_DIGITS, tables
 from studies.report import Report, expectation_table, part, published, table

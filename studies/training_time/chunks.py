@@ -51,26 +51,22 @@ def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:
     ]
 
 
-Event = tuple[str, dict[str, Any]]
-"""The kind and the fields of a line in the journal: "prepared", "chunk" or "outcome"."""
-Clock = Callable[[], float]
-
-
 def alternate(
     learners: Sequence[Learner],
     chunks: Sequence[Chunk],
     order: random.Random,
-    clock: Clock = time.perf_counter,
-) -> Iterator[Event]:
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Prepares all variants, then trains them chunk by chunk, each chunk in a new random order.
 
-    Every variant has an outcome. A variant that fails costs only itself.
+    Yields the kind and the fields of lines of the journal: "prepared", "chunk", and an "outcome" of every
+    variant. A variant that fails costs only itself.
     """
     alive = [*learners]
     for chunk in (None, *chunks):
         for learner in order.sample(alive, len(alive)) if chunk else [*alive]:
             try:
-                facts = _trained(learner, chunk, clock) if chunk else _prepared(learner, clock)
+                facts = _trained(learner, chunk, clock)
             except Exception as error:  # compiled code may fail at any step; the others continue
                 alive.remove(learner)
                 facts = {"status": "FAIL_RUN" if chunk else "FAIL_PREPARE", "message": words_of(error)}
@@ -81,15 +77,12 @@ def alternate(
         yield "outcome", {"variant": learner.name, "status": PASS, "message": None}
 
 
-def _prepared(learner: Learner, clock: Clock) -> dict[str, Any]:
+def _trained(learner: Learner, chunk: Chunk | None, clock: Callable[[], float]) -> dict[str, Any]:
+    """Without a chunk, the learner is prepared. ``seconds``: of the steps, without the evaluation."""
     began = clock()
-    learner.prepare()
-    return {"prepare_s": clock() - began}
-
-
-def _trained(learner: Learner, chunk: Chunk, clock: Clock) -> dict[str, Any]:
-    """``seconds`` is the time of the steps, without the evaluation."""
-    began = clock()
+    if chunk is None:
+        learner.prepare()
+        return {"prepare_s": clock() - began}
     losses = [*learner.run(chunk.first, chunk.steps)]
     facts = {"first": chunk.first, "steps": chunk.steps, "seconds": clock() - began, "losses": losses}
     if not all(loss - loss == 0 for loss in losses):

@@ -19,9 +19,8 @@ from studies.cli import main
 from studies.compile_modes.report import EXPECTATIONS, expectations
 from studies.compile_modes.run import MODES, PARTS, ROOT, flags_of
 from studies.implementations.addition import generate
-from studies.implementations.claims import claims, published_examples
 from studies.implementations.report import render
-from studies.implementations.results import SOLVED, fitted
+from studies.implementations.results import SOLVED, claims, fitted, published_examples
 from studies.journal import Line
 from studies.options import CompileModesOptions
 from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN, published

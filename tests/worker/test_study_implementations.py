@@ -16,8 +16,7 @@ from studies.cli import main
 from studies.corpus import seeded_model, synthetic
 from studies.implementations import run as implementations
 from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
-from studies.implementations.run import plans
-from studies.implementations.tasks import Rule, Task, addition_task, fit, text_task
+from studies.implementations.run import Rule, Task, addition_task, fit, plans, text_task
 from studies.journal import Journal, of_kind, read_lines
 from studies.options import ImplementationsOptions
 from suites.models.mlp import MLP, MLPConfig
