@@ -87,7 +87,6 @@ REFUSED = [
     ("my_models:frozen", ["--training"], "--training: of my_models:frozen, nothing requires a gradient"),
     ("my_models:make", ["--generate"], "--generate: my_models:make does not say how it generates"),
     ("my_models:generates", ["--generate"], "my_models:generates has no parameter called prompt_tokens"),
-    ("my_models:named", ["--sweep=sequence=2,4"], "--sweep: my_models:named has no parameter called"),
     ("my_models:named", ["--shapes=sequence=2,4"], "--shapes: my_models:named has no parameter called"),
     ("broken.py:make", [], "broken.py, line 2: "),
     ("needs_more:make", [], "--model: needs_more cannot be imported: ModuleNotFoundError: No module named"),

@@ -1,8 +1,7 @@
 """What other projects' compilers are told about the device, with modules in their place."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,21 +129,8 @@ def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.Monk
     assert load_backend(name)(program()).notes == ()
 
 
-def test_a_fuser_is_one_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NNC needs LLVM on a CPU alone."""
-    seen: list[str] = []
-
-    @contextmanager
-    def fuser(name: str) -> Iterator[None]:
-        seen.append(name)
-        yield
-
-    monkeypatch.setattr(torch.jit, "fuser", fuser)
+def test_nnc_needs_llvm_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_llvm_enabled", lambda: False)
     subject = program(fuser="nnc")
     with pytest.raises(RuntimeError, match="built without LLVM"):
         torchscript.with_fuser(subject.forward(), subject)
-    parameter = SimpleNamespace(is_cuda=True)
-    monkeypatch.setattr(subject.module, "parameters", lambda: iter([parameter]))
-    torchscript.with_fuser(subject.forward(), subject)((GIVEN,), {}, None)
-    assert seen == ["fuser1"]

@@ -4,7 +4,9 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial, reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -129,19 +131,14 @@ def test_a_declaration_is_whole(metric: Metric) -> None:
         assert not column.or_else or column.or_else in known
 
 
-@pytest.mark.parametrize(
-    ("how", "values", "expected"),
-    [
+def test_batches_are_joined_as_declared() -> None:
+    cases: tuple[tuple[str, tuple[Any, ...], object], ...] = (
         ("sum", (1, 2.5, 3), 6.5),
         ("sum", (1, None, 3), None),
         ("min", (3, 1, 2), 1),
         ("max", (3, 1, 2), 3),
         ("union", ("a; b", "", "b; c"), "a; b; c"),
         ("last", (1, "two", None), None),
-    ],
-)
-def test_batches_are_joined_as_declared(how: str, values: tuple[object, ...], expected: object) -> None:
-    so_far, *rest = values
-    for value in rest:
-        so_far = joined(how, so_far, value)  # type: ignore[arg-type]
-    assert so_far == expected
+    )
+    for how, values, expected in cases:
+        assert reduce(partial(joined, how), values) == expected

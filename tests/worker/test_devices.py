@@ -142,33 +142,18 @@ def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: pytest.Monkey
     assert devices.named("cuda:1").healthy()
 
 
-@pytest.mark.parametrize(
-    ("files", "hidden", "present"),
-    [
-        (("dev/nvidia3",), {}, True),  # a container that has GPU 3 alone
-        (("dev/nvidiactl", "dev/nvidia-uvm"), {}, False),
-        (("dev/kfd",), {}, True),
-        (("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": ""}, False),
-        (("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": "-1"}, False),
-        (("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": "0"}, True),
-    ],
-)
 def test_the_default_device_is_guessed_from_what_the_driver_has_made(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    files: tuple[str, ...],
-    hidden: dict[str, str],
-    *,
-    present: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in devices.HIDING:
         monkeypatch.delenv(name, raising=False)
-    for name, value in hidden.items():
-        monkeypatch.setenv(name, value)
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
-    assert devices.Cuda.seems_present(tmp_path) is present
+    (tmp_path / "dev").mkdir()
+    for file, present in (("nvidiactl", False), ("nvidia-uvm", False), ("kfd", True), ("nvidia3", True)):
+        (tmp_path / "dev" / file).touch()
+        assert devices.Cuda.seems_present(tmp_path) is present
+    for visible, present in (("", False), ("-1", False), ("0", True)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert devices.Cuda.seems_present(tmp_path) is present
 
 
 def test_generators_and_the_current_device_are_put_back(fake: Fake) -> None:
