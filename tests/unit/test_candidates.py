@@ -35,13 +35,10 @@ def test_the_plain_candidate_is_of_the_same_environment() -> None:
     assert compiler_of("aot_eager[dynamo.x=1]") == "aot_eager"
 
 
-def test_the_flag_reads_them_in_one_form() -> None:
+def test_settings_are_in_the_flag_and_in_the_command() -> None:
     asked = "inductor,inductor[fallback_random = True,freezing=True], aot_eager"
     asked_for = config_of_words(["--training", f"--compilers={asked}"]).compilers
     assert asked_for == ("inductor", "inductor[fallback_random=True,freezing=True]", "aot_eager")
-
-
-def test_the_command_has_the_settings() -> None:
     name = "inductor[freezing=True,cpp.threads=1]"
     job = make_job(candidates=("inductor", name))
     assert f"'--compilers={name}'" in job_command(job, (name,))

@@ -145,15 +145,12 @@ def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
     assert [k for k, v in written["job"]["protocol"].items() if v == bare["job"]["protocol"][k]] == []
 
 
-def test_a_record_of_the_first_version_is_read() -> None:
+def test_records_of_both_versions_are_read_and_written() -> None:
     older = json.loads(GOLDEN.with_name("record_v1.json").read_text(encoding="utf-8"))
     record = from_json(Record, older)
     assert (record.schema_version, record.job.case.changes) == (1, ())
     assert record.job.case.name == golden().job.case.name
     assert record.first_calls_s == ()
-
-
-def test_the_golden_record_is_written_again_to_the_byte() -> None:
     text = GOLDEN.read_text(encoding="utf-8")
     record = from_json(Record, json.loads(text))
     assert record.schema_version == SCHEMA_VERSION == 2

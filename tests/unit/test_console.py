@@ -129,9 +129,6 @@ def test_of_more_the_furthest_from_1_are_kept_whole_and_in_plan_order() -> None:
     kept, said = top_models(section_of(1.0, 0.4, 1.1, 2.0, 0.9), most=4, otherwise=2)
     assert names(kept) == ["model_1", "model_1", "model_3", "model_3"]
     assert said.startswith("2 of 5 models, with the speedups furthest from 1;")
-
-
-def test_what_counts_for_nothing_is_not_far_from_1() -> None:
     wrong = make_record(make_job("wrong"), status=Status.FAIL_ACCURACY, speedup=9.0)
     part = sections(summarize([wrong, make_record(make_job("right"), speedup=1.2)]))[0]
     assert names(top_models(part, most=1, otherwise=1)[0]) == ["right"]

@@ -35,12 +35,9 @@ def test_other_names_are_refused_with_those_that_exist(text: str) -> None:
         devices.named(text)
 
 
-def test_what_only_torch_knows_is_taken_for_a_cpu() -> None:
+def test_what_only_torch_knows_and_what_has_two_names() -> None:
     assert devices.of("meta") == devices.CPU
     assert devices.type_of("hpu:3") == "hpu"  # a record's device is shown, whatever it is
-
-
-def test_one_device_with_two_names_is_found() -> None:
     assert devices.twice(("cuda", "cpu", "cuda:0")) == ("cuda", "cuda:0")
     assert devices.twice(("cuda:1", "cpu", "cuda:0")) is None
     assert devices.twice(("cuda", "cuda")) is None

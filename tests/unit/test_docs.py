@@ -62,11 +62,8 @@ def test_the_page_of_the_api_has_every_argument_and_attribute() -> None:
     assert [name for name in shown if not hasattr(Comparison, name)] == []
 
 
-def test_every_status_is_explained() -> None:
+def test_every_status_and_phase_is_explained() -> None:
     assert documented("Status") == {status.value for status in schema.Status}
-
-
-def test_every_phase_is_explained() -> None:
     text = (DOCS / "FORMAT.md").read_text(encoding="utf-8").split("\n## Phases\n", 1)[1].split("\n## ", 1)[0]
     assert tuple(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)) == schema.FAILURE_PHASES
 

@@ -97,16 +97,13 @@ def test_a_half_made_one_is_not_kept(cache: Path, when: str) -> None:
     assert interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
 
 
-def test_what_a_killed_run_left_is_removed(cache: Path) -> None:
+def test_what_cannot_be_used_is_removed_and_made_again(cache: Path) -> None:
     left = cache / f".{key_of(('torch==2.2.2',))}.123.partial"
     left.mkdir(parents=True)
     (left / "half").touch()
     interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
     assert not left.exists()
-
-
-def test_an_environment_whose_interpreter_is_gone_is_made_again(cache: Path) -> None:
-    """As the link of a virtual environment to a Python that was removed."""
+    # As the link of a virtual environment to a Python that was removed.
     python = interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
     python.unlink()
     python.symlink_to("/nowhere/python")
@@ -283,11 +280,8 @@ def installed(place: Path) -> Path:
     return place / "site-packages" / "torchduet"
 
 
-def test_a_checkout_is_used_as_it_is(tmp_path: Path) -> None:
+def test_the_program_is_found_without_the_torch_beside_it(tmp_path: Path) -> None:
     assert code_folder(tmp_path, {}, installed=False) == tmp_path
-
-
-def test_an_installed_program_is_found_without_the_torch_beside_it(tmp_path: Path) -> None:
     package, current = installed(tmp_path), {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     folder, again = (code_folder(package, current, installed=True) for _ in range(2))
     assert folder == again

@@ -205,13 +205,10 @@ def test_alone_after_eager_ended(later: int, fault: Reply | WorkerLost, status: 
     assert records[0].notes[0] == f"measured alone: with other candidates, eager ended the worker ({kind})"
 
 
-def test_a_model_that_cannot_be_loaded_costs_every_candidate_one_record() -> None:
+def test_a_failure_of_eager_is_one_of_every_candidate() -> None:
     script = Script({(1, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
     assert statuses(run(script)) == dict.fromkeys("abc", Status.MODEL_FAIL_TO_LOAD)
     assert statuses(run(Script({(1, "open", ""): lost(phase="build")}))) == dict.fromkeys("abc", Status.CRASH)
-
-
-def test_eager_failing_in_timed_rounds_is_eagers_failure() -> None:
     script = Script({(session, "measure", ""): failed(Status.FAIL_TO_RUN) for session in range(1, 5)})
     script.running = BASELINE
     assert (statuses(run(script)), script.sessions) == (dict.fromkeys("abc", Status.EAGER_FAIL_TO_RUN), 4)
@@ -259,13 +256,10 @@ def test_who_compiles_during_every_batch_has_no_number_and_the_others_keep_their
     assert all(r.samples is not None and len(r.samples) >= 6 for r in records[1:])
 
 
-def test_isolate_gives_each_candidate_a_worker() -> None:
+def test_isolated_workers_and_accuracy_alone() -> None:
     records = run(script := Script(), isolate=True)
     assert (statuses(records), script.sessions) == (dict.fromkeys("abc", Status.PASS), 3)
     assert all("isolated" in r.notes for r in records)
-
-
-def test_accuracy_only_measures_nothing() -> None:
     records = run(script := Script(), performance=False)
     assert not {"warm_up", "measure", "finish"} & {name for _, name in script.calls}
     assert all(r.samples is None and r.status is Status.PASS for r in records)

@@ -211,15 +211,12 @@ def planned(*devices: str, names: str = "abcde") -> tuple[Job, ...]:
     return plan(config, Catalog(cases=lambda *_: cases, find=lambda *_: {}))
 
 
-def test_devices_of_one_kind_share_the_plan_and_each_job_is_there_once() -> None:
+def test_devices_of_a_kind_share_the_plan_and_each_kind_has_it_whole() -> None:
     jobs = planned("cuda:0", "cuda:1")
     assert [job.case.name for job in jobs] == list("abcde")
     shares = [sum(job.device == device for job in jobs) for device in ("cuda:0", "cuda:1")]
     assert sorted(shares) == [2, 3]
     assert jobs == planned("cuda:0", "cuda:1")
-
-
-def test_each_kind_of_device_has_the_whole_plan() -> None:
     jobs = planned("cpu", "cuda", "cuda:2")
     assert [job.case.name for job in jobs if job.device == "cpu"] == list("abcde")
     assert [job.case.name for job in jobs if job.device != "cpu"] == list("abcde")

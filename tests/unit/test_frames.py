@@ -68,12 +68,9 @@ def test_a_value_of_another_type_is_missing_and_no_error() -> None:
     assert (row["compiled_region"], row["recompiles"]) == ("3", 1)
 
 
-def test_several_processes_are_numbered() -> None:
+def test_processes_and_first_calls_are_numbered() -> None:
     data_frame = frames_of([with_samples(a_record(), rounds_by_process=(8, 12))]).samples
     assert data_frame.groupby("process").size().to_dict() == {0: 16, 1: 24}
-
-
-def test_first_calls_are_counted_from_the_compiling_one() -> None:
     table = frames_of([a_record()]).first_calls
     assert (list(table["call"]), list(table["call_s"])) == ([0, 1], [3.0, 0.1])
 

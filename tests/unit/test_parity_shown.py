@@ -168,9 +168,6 @@ def test_nothing_that_warnings_and_caveats_name_is_left_over() -> None:
     assert {*FACTS, *LIMITS} <= used
     assert {rule.when for rule in rules() if rule.when} == set(WHEN)
     assert read_toml(WORDS).keys() == HOLDS.keys() >= NAMES.keys()
-
-
-def test_a_computed_column_has_no_place() -> None:
     assert {column.name for column in own_columns() if column.source == COMPUTED.get(column.name)} == set(
         COMPUTED
     )

@@ -111,15 +111,9 @@ def test_what_was_asked_for_is_in_the_case_and_in_its_key() -> None:
     plain, changed = (plan(config(changes=c), MADE_UP)[0] for c in (Changes(), changes))
     assert (changed.case.loss, changed.case.config) == ("sum", ("a.b=3",))
     assert plain.key != changed.key
-
-
-def test_only_training_has_a_loss() -> None:
     catalog = by_mode(training="small", inference="small")
     jobs = plan(config(modes=BOTH, changes=Changes(loss="sum")), catalog)
     assert [job.case.loss for job in jobs] == ["sum", "own"]
-
-
-def test_what_a_suites_own_case_says_stays_without_a_flag() -> None:
     case = dataclasses.replace(make_job().case, loss="sum", config=("a.b=3",), pretrained=True)
     assert changed_case(case, Changes()) == case
 

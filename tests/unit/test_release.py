@@ -105,13 +105,10 @@ def test_the_first_that_works_is_taken(tmp_path: Path, pythons: dict[str, str], 
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, expected, "")
 
 
-def test_none_is_one_sentence(tmp_path: Path) -> None:
+def test_without_a_python_that_works_one_sentence_says_so(tmp_path: Path) -> None:
     done = picked(machine(tmp_path, {"python3": "3.9"}))
     assert ((done.returncode, done.stdout), done.stderr.count("\n")) == ((2, ""), 1)
     assert "make PYTHON=" in done.stderr
-
-
-def test_one_that_is_too_old_names_those_that_work(tmp_path: Path) -> None:
     environment = machine(tmp_path, {"python3": "3.9", "python3.11": "3.11"})
     done = picked(environment, "python3")
     assert (done.returncode, done.stdout) == (2, "")

@@ -297,19 +297,13 @@ def test_points_are_work_over_the_median_step() -> None:
     assert roofline.highest(section, "measured_bandwidth_gb_per_s") == 10.0
 
 
-def test_what_has_no_flops_is_drawn_by_its_bytes_and_a_view_not_at_all() -> None:
+def test_what_has_no_flops_or_failed_or_was_not_timed() -> None:
     section = section_of(operation("sum", SUM), operation("view", VIEW), operation("product", PRODUCT))
     drawn = roofline.operations(section)
     assert ([point.name for point in drawn], drawn[0].flops) == (["sum", "product"], {})
     assert set(drawn[0].bytes) == {"", "inductor"}
-
-
-def test_a_candidate_that_failed_parity_has_no_point() -> None:
     section = section_of(operation("product", PRODUCT, status=Status.FAIL_ACCURACY))
     assert set(roofline.operations(section)[0].flops) == {""}
-
-
-def test_models_have_no_roofline_here_and_what_was_not_timed_neither() -> None:
     model = make_record(make_job("model"), metrics=PRODUCT)
     assert roofline.render(summarize([model])) == {}
     assert roofline.render(summarize([operation("product", PRODUCT, status=Status.CRASH)])) == {}

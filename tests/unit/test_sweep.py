@@ -211,21 +211,15 @@ def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None
     assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
 
 
-def test_a_damaged_point_is_on_no_curve() -> None:
+def test_points_that_are_on_no_curve() -> None:
     records = swept()
     damaged = replace(records[0].job.case, point=("batch=0", "x", "batch=many", f"batch={'9' * 5000}"))
     records[0] = replace(records[0], job=replace(records[0].job, case=damaged))
     assert [*summarize(records).curves[0].points] == [*BATCHES[1:]]
-
-
-def test_points_without_times_are_ordinary_results() -> None:
     records = [replace(record, samples=None) for record in swept()]
     summary = summarize(records)
     assert (summary.curves, curves_plot.render(summary)) == ((), {})
     assert "parity pass" in closing_lines(summary)[0]
-
-
-def test_a_point_alone_is_an_ordinary_result() -> None:
     records = swept()[:1]
     assert summarize(records).curves == ()
     assert closing_lines(summarize(records))[0].startswith(

@@ -147,19 +147,13 @@ def test_a_setting_that_changes_nothing_explains_nothing(seed: int) -> None:
     assert explanation.explained == ()
 
 
-def test_a_cause_without_which_the_step_is_slower_is_excluded() -> None:
+def test_what_is_slower_wrong_or_no_loss_explains_nothing() -> None:
     explanation = why(15.0)
     assert explanation.causes == ()
     assert "not random numbers (slower with fallback_random=True)" in explanation.excluded
-
-
-def test_a_setting_that_fails_parity_explains_nothing() -> None:
     explanation = why(10.0, failed=(REMOVED,))
     assert explanation.explained == ()
     assert explanation.attempts[0].comparison.status is Status.FAIL_ACCURACY
-
-
-def test_without_a_loss_nothing_is_explained_but_what_helps_is_said() -> None:
     explanation = why(9.0, plain_ms=9.9)
     assert explanation.explained == ()
     assert explanation.attempts[0].helps
@@ -185,14 +179,11 @@ def test_a_setting_that_helps_is_no_cause_if_the_cause_takes_nothing() -> None:
     assert "too little of the step" in cause_lines(explanation)[-1]
 
 
-def test_a_look_that_failed_is_said() -> None:
+def test_a_failed_look_is_said_and_a_slow_capture_is_a_cause() -> None:
     failed = Looked.of(make_record(make_job(), "inductor", status=Status.FAIL_TO_RUN))
     explanation = explain("inductor", run({"inductor": 13.0, "aot_eager": 10.0}), proposals(failed), failed)
     assert "looking failed (fail_to_run)" in cause_lines(explanation)[-1]
     assert "Balance" not in markdown([explanation])
-
-
-def test_a_slow_capture_is_a_cause() -> None:
     explanation = explain("inductor", run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13}), (), None)
     assert [tested.proposal.cause for tested in explanation.explained] == [CAPTURE]
 
