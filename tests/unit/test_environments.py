@@ -16,7 +16,7 @@ from runner.errors import UsageError
 from runner.plan.compilers import Usable
 from runner.plan.environments.code_folder import cache_root, code_folder
 from runner.plan.environments.make import install_with_pip, interpreter_with, key_of
-from runner.plan.environments.plan import candidates_in, in_environments, split_candidate
+from runner.plan.environments.plan import in_environments, split_candidate
 from runner.plan.environments.prepare import check_still_there, resolved
 from runner.plan.environments.probe import probe
 from runner.plan.environments.spec import environments_asked
@@ -240,13 +240,6 @@ def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
 
 
 # -- the plan ---------------------------------------------------------------------
-def test_every_compiler_in_every_environment_is_a_candidate() -> None:
-    assert candidates_in(("inductor", "aot_eager"), (OLD, NEW)) == (
-        *("inductor@old", "aot_eager@old"),
-        *("eager@new", "inductor@new", "aot_eager@new"),
-    )
-    assert candidates_in(("eager",), (OLD, NEW)) == ("eager@old", "eager@new")
-    assert candidates_in(("inductor",), (OLD,)) == ("inductor@old",)
 
 
 def test_a_candidate_says_where_it_runs() -> None:

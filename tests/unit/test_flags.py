@@ -20,14 +20,13 @@ import pytest
 
 from harness.codec import from_json
 from harness.protocol import AUTO
-from harness.schema import Environment, Job, Protocol, Scalar
+from harness.schema import Environment, Job, Scalar
 from runner.analysis.derive import summarize
 from runner.cli.actions import with_flag
 from runner.cli.commands import job_command
 from runner.cli.main import main
 from runner.cli.parser import build_parser
 from runner.plan.compilers import Usable
-from runner.plan.config import QUICK, USUAL
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
 from runner.reports import markdown
@@ -151,16 +150,6 @@ def test_records_name_the_program_that_measured(tmp_path: Path) -> None:
 
 # -- the command of a job makes the same job ----------------------------------------------------
 ROOT = Path(__file__).parents[2]
-
-
-def test_quick_and_processes_are_in_the_command() -> None:
-    quick = make_job(suite="ops", protocol=dataclasses.replace(QUICK, processes=5))
-    assert job_command(quick).startswith("python suites/ops.py --quick --training ")
-    assert job_command(quick).endswith("--seed=1337 --processes=5")
-    single = make_job(suite="ops", protocol=Protocol(max_rounds=20))
-    assert job_command(single).endswith("--seed=1337 --protocol=max_rounds=20 --processes=1")
-    usual = make_job(suite="ops", protocol=dataclasses.replace(USUAL, max_rounds=20))
-    assert job_command(usual).endswith("--seed=1337 --protocol=max_rounds=20")
 
 
 @pytest.mark.parametrize(
