@@ -10,7 +10,7 @@ from torch import nn
 from harness import devices
 from harness.program import forward_of
 from harness.schema import Mode
-from harness.tensors import cast_module, fresh_copy, map_tensors, named_tensors
+from harness.tensors import cast_module, map_tensors, named_tensors
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.workload import Workload
@@ -60,20 +60,6 @@ def test_every_tensor_that_is_named_is_changed_too() -> None:
     assert isinstance(changed["c"], Boxed)
     assert changed["c"].label == "kept"
     assert changed["a"][1][1] == "text"
-
-
-def test_a_copy_shares_nothing_and_keeps_what_wants_a_gradient() -> None:
-    value = {"x": torch.ones(2, requires_grad=True), "ids": torch.tensor([1])}
-    copied = fresh_copy(value, CPU, torch.bfloat16)
-    with torch.no_grad():
-        copied["x"].zero_()
-        copied["ids"].zero_()
-    assert value["x"].tolist() == [1.0, 1.0]
-    assert value["ids"].tolist() == [1]
-    assert copied["x"].dtype is torch.bfloat16
-    assert copied["x"].requires_grad
-    assert copied["x"].is_leaf
-    assert copied["ids"].dtype is torch.int64
 
 
 # -- copies of modules --------------------------------------------------------------------------------
