@@ -23,6 +23,10 @@ CODE = (torch.nn.Module, type, ModuleType, FunctionType, MethodType, BuiltinFunc
 SLOT = MemberDescriptorType
 
 
+class NoValuesError(TypeError):
+    """A tensor that cannot be compared."""
+
+
 def map_tensors(  # noqa: PLR0911 - one for each kind of container
     value: Any, change: Callable[[torch.Tensor], torch.Tensor], copies: dict[int, Any] | None = None
 ) -> Any:
@@ -173,7 +177,7 @@ def shape_of(tensor: torch.Tensor) -> tuple[Any, ...]:
 def dense_parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Dense tensors, by name, that hold the same values; of a nested tensor, its components, too.
 
-    ``TypeError`` with a sentence for a tensor that holds no values which could be read.
+    ``NoValuesError`` with a sentence for a tensor that holds no values which could be read.
     """
     if tensor.is_nested:
         parts = tensor.unbind()
@@ -187,7 +191,7 @@ def dense_parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Te
         yield f"{name}.mask", mask
         yield name, tensor._masked_data.masked_fill(~mask, 0)  # noqa: SLF001
     elif tensor.is_meta:
-        raise TypeError(f"{name} is on the device meta, which holds no values: {CANNOT}")
+        raise NoValuesError(f"{name} is on the device meta, which holds no values: {CANNOT}")
     elif tensor._is_zerotensor():  # noqa: SLF001
         yield name, torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     else:

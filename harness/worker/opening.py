@@ -13,7 +13,7 @@ import torch
 
 from harness.backends.shared.own import function_at
 from harness.devices import of
-from harness.failures import attempting
+from harness.failures import JobFailed, attempting, describe_failure
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.loading.given import explained, remarks
 from harness.loading.losses import REDUCTIONS, remarks_on_loss
@@ -32,7 +32,7 @@ from harness.program import Program
 from harness.schema import Job, Mode, ModelFacts, Status
 from harness.settings import is_own_model
 from harness.shapes.sizes import has_stream
-from harness.tensors import listed
+from harness.tensors import NoValuesError, listed
 from harness.timing.first_calls import FIRST_CALLS, stopwatch
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
@@ -167,7 +167,10 @@ class Opening:
         watching = watching_generators(self._device, self._drawn, eager_alone())  # raises for compiled code
         loss, output = bench.step(eager, watching)
         self._form = Form.of(eager, output)
-        results = bench.results(eager, loss, output)
+        try:
+            results = bench.results(eager, loss, output)
+        except NoValuesError as error:  # eager runs: it is this program that cannot
+            raise JobFailed(Status.CANNOT_JUDGE, describe_failure(error, "eager")) from error
         bench.tokens = results.get(TOKENS) if bench.generates else None
         return eager, bench.results(eager, loss, output) if bench.tokens is not None else results
 

@@ -83,7 +83,7 @@ def _counted(work: Workload, mode: Mode, dtype: str, rate: float) -> Row:
     given = _bytes(t for _, t in named_tensors((work.args, dict(work.kwargs), work.target), "given"))
     traffic, flops, saved = traffic_counter(), flop_counter(), list[torch.Tensor]()
     device = Device(flops, traffic, rate)
-    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
+    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)  # type: ignore[func-returns-value]
     with keep, flops, traffic, device:
         _step(work, mode, dtype)
     training = mode is Mode.TRAINING
