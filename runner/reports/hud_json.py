@@ -27,7 +27,7 @@ BESIDE_SPEEDUP = ("ci_low", "ci_high", "p_value", "q_value", "verdict", "n")
 
 def render(summary: Summary) -> Mapping[str, bytes]:
     records = [record for c in summary.comparisons for record in _records(c, summary)]
-    return {FILE: (json.dumps(to_json(records), indent=0, allow_nan=False) + "\n").encode()}
+    return {FILE: (json.dumps(to_json(records), allow_nan=False) + "\n").encode()}
 
 
 def _records(comparison: Comparison, summary: Summary) -> list[dict[str, Any]]:
