@@ -75,7 +75,14 @@ def seeded_model(case: str, seed: int, config: Mapping[str, Any] | None = None) 
     return make_model(entries()[case].implementation, config or entries()[case].config)
 
 
-def shakespeare(data_dir: Path | None, fetch: Callable[[], bytes] | None = None) -> Corpus:
+def download() -> bytes:
+    from urllib.request import urlopen
+
+    with urlopen(URL, timeout=DOWNLOAD_S) as answer:
+        return bytes(answer.read())
+
+
+def shakespeare(data_dir: Path | None, fetch: Callable[[], bytes] = download) -> Corpus:
     """The corpus of 1,115,394 characters. The ``UsageError`` says where to put a missing file."""
     kept = (data_dir or cache_root()) / FILE
     if kept.is_file():
@@ -85,7 +92,7 @@ def shakespeare(data_dir: Path | None, fetch: Callable[[], bytes] | None = None)
             raise UsageError(f"--data-dir: there is no folder {data_dir}; give the one that holds {FILE}")
         raise UsageError(f"--data-dir: there is no {FILE} in {data_dir}; put the corpus there ({URL})")
     try:
-        content = (fetch or _download)()
+        content = fetch()
     except OSError as error:
         raise UsageError(
             f"the text of Shakespeare is not on this machine and cannot be downloaded ({error}); "
@@ -101,14 +108,6 @@ def _checked(content: bytes, where: str) -> Corpus:
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise UsageError(f"{where} has another SHA-256 checksum; the studies need {URL}")
     return Corpus(name="shakespeare", text=content.decode("ascii"))
-
-
-def _download() -> bytes:
-    from urllib.request import urlopen
-
-    with urlopen(URL, timeout=DOWNLOAD_S) as answer:
-        content: bytes = answer.read()
-    return content
 
 
 def synthetic() -> Corpus:

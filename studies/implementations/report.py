@@ -17,6 +17,7 @@ from studies.journal import CUT_SHORT, PASS, Line
 from studies.options import LEFT_DIGITS, tables
 from studies.report import Report, expectation_table, part, published, table
 
+ANOTHER_TASK = "NOT the same task: the published questions are additions of three digits."
 MORE = {"num_parameters": ",", "train_accuracy": ".3f", "inference_micros": ""}
 MORE_HEADS = ("parameters", "train accuracy", "inference, µs")
 """Columns that the published tables do not have."""
@@ -53,16 +54,13 @@ def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
     signs, digits = _questions(options)
     asked = f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written backwards."
     sizes = study.get("text_sizes") or SIZES  # the text has a checksum, so older records had the same sizes
-    counts = f"{sizes['characters']:,} characters, {sizes['distinct']} distinct"
-    text = f"{counts}; the last {sizes['held_out']:,} are held out."
+    text = "{characters:,} characters, {distinct} distinct; the last {held_out:,} are held out.".format(
+        **sizes
+    )
     if study["text"] != "shakespeare":
         text = "NOT Shakespeare but a synthetic text."
     if on_addition := [f for f in fits if f.task == "addition"]:
-        other = (
-            ""
-            if published_task
-            else "NOT the same task: the published questions are additions of three digits."
-        )
+        other = "" if published_task else ANOTHER_TASK
         cells = (asked, _beside("addition", on_addition), other, _when(on_addition))
         yield from part("addition", *cells)
     if on_text := [f for f in fits if f.task == "shakespeare"]:

@@ -294,14 +294,13 @@ def _mlp_fails(members: Fits) -> Judged:
     return _lower(_mlps_and_others(members)[::-1], lambda f: f.loss, "MLPs {1}, transformers {0}")
 
 
-OF_ADDITION = (
-    _mlp_solves,
-    _mlp_infers,
-    _transformers_behind,
-    _taught_is_best,
-    _taught_is_cheap,
-    _taught_is_sooner,
-)
 JUDGES: Mapping[str, Callable[[Fits], Judged]] = {
-    judge.__name__.lstrip("_"): judge for judge in (*OF_ADDITION, _mlp_fails, _taught_and_nano_equal)
+    "mlp_solves": _mlp_solves,
+    "mlp_infers": _mlp_infers,
+    "transformers_behind": _transformers_behind,
+    "taught_is_best": _taught_is_best,
+    "taught_is_cheap": _taught_is_cheap,
+    "taught_is_sooner": _taught_is_sooner,
+    "mlp_fails": _mlp_fails,
+    "taught_and_nano_equal": _taught_and_nano_equal,
 }

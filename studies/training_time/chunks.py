@@ -26,18 +26,17 @@ class Chunk:
 
 
 class Learner(Protocol):
-    """One variant in training, with its own model, optimizer and position in the data."""
+    """One variant in training, with its own model, optimizer and position in the data.
+
+    ``prepare`` compiles, and may raise what a compiler raises. ``run`` waits for the device, and returns the
+    loss of each step. ``evaluate``: mean loss on the training text and on the held-out text, in nats.
+    """
 
     name: str
 
-    def prepare(self) -> None:
-        """Compiles, if the variant has a compiler. May raise any exception of the compiler."""
-
-    def run(self, first: int, steps: int) -> Sequence[float]:
-        """Runs these steps and synchronizes the device. Returns the loss of each step."""
-
-    def evaluate(self) -> tuple[float, float]:
-        """The mean loss on fixed windows of the training text and of the held-out text, in nats."""
+    def prepare(self) -> None: ...
+    def run(self, first: int, steps: int) -> Sequence[float]: ...
+    def evaluate(self) -> tuple[float, float]: ...
 
 
 def plan_chunks(steps: int, size: int, every: int) -> list[Chunk]:

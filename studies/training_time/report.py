@@ -28,6 +28,7 @@ STEP_NOISE = 1 + Protocol().noise_threshold
 """As in the runner's verdicts, an interval must lie beyond 2 %: processes differ by about as much."""
 ASTRAY = "DOES NOT FOLLOW"
 UNTIMED = "not both were timed"
+FOLLOWING = ("precision", "variant", "distance", "spread", "verdict")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +70,21 @@ class Variant:
 
 def variants_of(lines: Sequence[Line]) -> dict[str, Variant]:
     """The variants of a run, by name."""
-    seeds = range(lines[0]["sizes"]["seeds"])
-    return {
-        name: _variant(name, [_training(lines, name, seed) for seed in seeds])
-        for name in lines[0]["variants"]
-    }
+    variants = {}
+    for name in lines[0]["variants"]:
+        trainings = [_training(lines, name, seed) for seed in range(lines[0]["sizes"]["seeds"])]
+        finished = [training for training in trainings if training.status == PASS]
+        variants[name] = Variant(
+            name=name,
+            precision=name.partition(" ")[0],
+            mode=name.partition(" ")[2],
+            trainings=trainings,
+            finished=finished,
+            failed=next((training for training in trainings if training not in finished), None),
+            compile_s=finished[0].compile_s if finished else None,
+            run_s=median(training.run_s for training in finished) if finished else None,
+        )
+    return variants
 
 
 def _training(lines: Sequence[Line], variant: str, seed: int) -> Training:
@@ -92,20 +103,6 @@ def _training(lines: Sequence[Line], variant: str, seed: int) -> Training:
         run_s=sum(c["seconds"] for c in chunks) - extra_s,
         steps=steps,
         losses={c["first"] + c["steps"] - 1: c["valid"] for c in chunks if c["valid"] is not None},
-    )
-
-
-def _variant(name: str, trainings: Sequence[Training]) -> Variant:
-    finished = [training for training in trainings if training.status == PASS]
-    return Variant(
-        name=name,
-        precision=name.partition(" ")[0],
-        mode=name.partition(" ")[2],
-        trainings=trainings,
-        finished=finished,
-        failed=next((training for training in trainings if training not in finished), None),
-        compile_s=finished[0].compile_s if finished else None,
-        run_s=median(training.run_s for training in finished) if finished else None,
     )
 
 
@@ -165,17 +162,12 @@ def render(lines: Sequence[Line]) -> Report:
             *part("ratios", _side_by_side(variants)),
             *part("conclusions", expectation_table(conclusions(variants), first="of", judged=judged)),
             *part("published", _published()),
-            *part(
-                "following",
-                table(["precision", "variant", "distance", "spread", "verdict"], followed.values()),
-            ),
-            "\n".join(
-                f"- {name}: {training.status}. {training.message}" for name, training in broken.items()
-            ),
+            *part("following", table(FOLLOWING, followed.values())),
+            "\n".join(f"- {name}: {broke.status}. {broke.message}" for name, broke in broken.items()),
         ],
         files=_curves([*variants.values()]),
         failures=[
-            *(f"{name}: {training.status}" for name, training in broken.items()),
+            *(f"{name}: {broke.status}" for name, broke in broken.items()),
             *(f"{name}: {ASTRAY}" for name, cells in followed.items() if cells[-1] == ASTRAY),
         ],
     )
