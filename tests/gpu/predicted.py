@@ -64,13 +64,16 @@ class Device(TorchDispatchMode):  # type: ignore[no-untyped-call] # of torch
 
     def __init__(self, flops: Any, traffic: Any, rate: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._seconds_so_far = lambda: (flops.get_total_flops() / rate, traffic.bytes / BYTES_PER_S)
+        self._flops, self._traffic, self._rate = flops, traffic, rate
         self.seconds = {"compute": 0.0, "bandwidth": 0.0}
 
+    def _until_now(self) -> tuple[float, float]:
+        return self._flops.get_total_flops() / self._rate, self._traffic.bytes / BYTES_PER_S
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = self._seconds_so_far()
+        before = self._until_now()
         result = func(*args, **(kwargs or {}))
-        compute, bandwidth = map(float.__sub__, self._seconds_so_far(), before)
+        compute, bandwidth = (now - then for now, then in zip(self._until_now(), before, strict=True))
         self.seconds["compute" if compute > bandwidth else "bandwidth"] += max(compute, bandwidth)
         return result
 
@@ -83,7 +86,12 @@ def _counted(work: Workload, mode: Mode, dtype: str, rate: float) -> Row:
     given = _bytes(t for _, t in named_tensors((work.args, dict(work.kwargs), work.target), "given"))
     traffic, flops, saved = traffic_counter(), flop_counter(), list[torch.Tensor]()
     device = Device(flops, traffic, rate)
-    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)  # type: ignore[func-returns-value]
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor)
+        return tensor
+
+    keep = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
     with keep, flops, traffic, device:
         _step(work, mode, dtype)
     training = mode is Mode.TRAINING
