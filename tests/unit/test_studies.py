@@ -212,8 +212,16 @@ def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatc
         (["training-time", "--device=cpu", "--precisions=amp_bfloat16"], "ratios are relative to float32"),
         (["training-time", "--steps=0"], "--steps: 0 is too small"),
         (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
-        (["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
-        (["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
+        pytest.param(
+            ["training-time", "--device=cpu", "--data-dir=/nowhere"],
+            "there is no folder /nowhere",
+            marks=pytest.mark.slow,
+        ),  # imports torch
+        pytest.param(
+            ["training-time", "--device=cpu", "--quick", "--block-size=300"],
+            "256 characters at most",
+            marks=pytest.mark.slow,
+        ),  # imports torch
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
         (["compile-modes", "--parts=sound"], "--parts: there is no part called 'sound'"),
         (["compile-modes", "--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),

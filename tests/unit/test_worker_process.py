@@ -281,6 +281,7 @@ def test_of_a_long_log_both_ends_are_kept(monkeypatch: Patch, tmp_path: Path) ->
     assert record.notes[-1] == launch.LONG_LOG
 
 
+@pytest.mark.slow
 def test_a_log_is_cut_while_the_worker_prints(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(worker_process, "LONGEST_LOG", 3 * KEPT)
     body = "incoming.readline(); [print('x' * 99_999) for _ in range(60)]; reply('{\"ok\": 1}')"
