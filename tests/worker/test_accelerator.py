@@ -275,6 +275,7 @@ def hungry(machine: Accelerator) -> Callable[[Program], Compiled]:
 
 
 @pytest.mark.parametrize("heated", [True, False])
+@pytest.mark.series
 def test_rounds_begin_when_clock_and_power_have_settled(
     readings: Accelerator, monkeypatch: pytest.MonkeyPatch, *, heated: bool
 ) -> None:
@@ -371,6 +372,7 @@ SKIPPED = f"graphs: 1 graphs did not become CUDA graphs (the latest: {REASON} in
         ({"skips": 0, "copied": 40}, "graphs: every replay copies 40 tensors, the weights among them"),
     ],
 )
+@pytest.mark.series
 def test_graphs_that_were_skipped_and_copies_of_the_weights_are_noted(
     machine: Accelerator, evidence: dict[str, int], note: str
 ) -> None:

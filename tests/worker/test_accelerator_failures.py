@@ -128,6 +128,7 @@ def test_fp64_without_memory_keeps_some_on_the_host(
 
 
 @pytest.mark.parametrize("counter", ["cudagraph_skips", "cudagraph_recorded_non_static_inputs"])
+@pytest.mark.series
 def test_a_graph_that_is_recorded_again_or_given_up_counts_as_a_recompilation(
     machine: Accelerator, monkeypatch: pytest.MonkeyPatch, counter: str
 ) -> None:
@@ -301,6 +302,7 @@ def records_of(
 
 
 @pytest.mark.parametrize("where", ["forward", "loss", "everywhere"])
+@pytest.mark.series
 def test_a_model_without_other_data_is_measured_too(machine: Accelerator, tmp_path: Path, where: str) -> None:
     """``forward``: where the weights are balanced. ``everywhere``: on its own data, too."""
 

@@ -42,6 +42,7 @@ KINKED = ("conv", "mlp")  # ReLU and max pool; biases before normalizations, who
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # torch says it where oneDNN is switched off
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", KINKED)
+@pytest.mark.series
 def test_other_layouts_kernels_and_threads_pass(name: str, dtype: str) -> None:
     session = opened(lambda: workload(name), dtype=dtype)
     judged_ones = 0
