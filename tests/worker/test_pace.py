@@ -60,6 +60,7 @@ class Timed:
         return worker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_s", [0.045, 0.25])
 def test_a_job_of_long_steps_takes_half_a_minute(machine: Accelerator, tmp_path: Path, step_s: float) -> None:
     """And stopped at any moment after that, it has its records in ten seconds."""
