@@ -180,6 +180,7 @@ def test_a_folder_has_a_dozen_files_at_most() -> None:
 
 
 LINES = ROOT / "tests" / "data" / "lines.json"
+SLACK = 100  # a commit that removes more lowers the ceiling
 TEMPLATES = (".js", ".css", ".html", ".j2", ".toml")
 
 
@@ -208,7 +209,9 @@ def counted_lines() -> dict[str, int]:
 def test_the_lines_are_at_most_the_ceiling() -> None:
     """The ceiling only falls. An issue that names a sum raises it once, by this sum."""
     ceiling = json.loads(LINES.read_text(encoding="utf-8"))
-    assert {kind: count for kind, count in counted_lines().items() if count > ceiling[kind]} == {}
+    lines = counted_lines()
+    assert {kind: count for kind, count in lines.items() if count > ceiling[kind]} == {}
+    assert {kind: count for kind, count in lines.items() if count < ceiling[kind] - SLACK} == {}, "lower it"
 
 
 def test_a_clone_is_small() -> None:
