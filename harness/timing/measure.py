@@ -88,7 +88,7 @@ def placement(variants: tuple[str, ...], job: Job) -> tuple[str, ...]:
 
 def _and_reverse(names: tuple[str, ...], drawn: str, *, reverse: bool) -> tuple[str, ...]:
     order = list(names)
-    random.Random(drawn).shuffle(order)
+    random.Random(drawn.encode(errors="surrogatepass")).shuffle(order)  # names may be half a pair
     return tuple(reversed(order)) if reverse else tuple(order)
 
 

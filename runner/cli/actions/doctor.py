@@ -57,8 +57,8 @@ def parse(given: Given) -> str | None:
 def perform(request: str | None, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    console = Console()
-    show_facts(console, facts(Path("/"), os.environ, len(usable_cpus())))
+    show_facts(console := Console(), facts(Path("/"), os.environ, len(usable_cpus())))
+    console.print("Eager against itself, in a worker (a few seconds):")
     record = measured(request)
     for line in noise_lines(record):
         console.print(f"  {line}", markup=False)
