@@ -82,7 +82,7 @@ def _kept(measure: Measure, folder: Path) -> Measure:
 
     def measured(job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
         path = folder / PROCESS_FILES.replace("*", str(job.protocol.process + 1))
-        if path.exists() and _is_older(path, _source_of(job.case.suite)):
+        if path.exists() and _is_older(path, source_of(job.case.suite)):
             path.unlink()  # of the model before its file was edited
         records = read_records(path).records if path.exists() else ()
         yield from (record for record in records if record.candidate in candidates)
@@ -96,7 +96,7 @@ def _kept(measure: Measure, folder: Path) -> Measure:
     return measured
 
 
-def _source_of(suite: str) -> Path:
+def source_of(suite: str) -> Path:
     """The user's file: of FILE.py, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. A bundled suite is none."""
     place, _, _ = suite.rpartition(":")
     return Path(place.replace(".", "/") + ".py" if place and not place.endswith(".py") else place or suite)

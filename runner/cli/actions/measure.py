@@ -15,7 +15,7 @@ from harness.devices import of
 from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
 from harness.schema import Job
-from harness.settings import Given, Group, Kind, flag, is_own_model, placed
+from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
@@ -162,14 +162,13 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
 
 def _own_files(jobs: Sequence[Job]) -> list[str]:
     """The user's own files, each with a digest of what it holds."""
+    from runner.engine.processes import source_of
+
     sources = {source for job in jobs for source in (job.case.suite, *job.own_compilers.values())}
-    sources |= {job.protocol.optimizer for job in jobs}
-    paths = sorted(
-        {Path(source.rpartition(":")[0] if is_own_model(source) else source) for source in sources}
-    )
+    paths = sorted(map(source_of, sources | {job.protocol.optimizer for job in jobs}))
     return [
         f"{path} {sha256(path.read_bytes()).hexdigest()}"
-        for path in paths
+        for path in dict.fromkeys(paths)
         if path.suffix == ".py" and path.is_file()
     ]
 
