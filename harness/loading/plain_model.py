@@ -46,7 +46,8 @@ class AlreadyCompiledError(Exception):
 def eager_alone() -> Iterator[None]:
     """``AlreadyCompiledError`` if the code inside compiles anything or runs compiled code.
 
-    It names an operator of torch that does so. ``OwnBackwardError`` if it computes gradients and fails.
+    Operators of torch that compile by themselves are eager. ``OwnBackwardError`` if the code computes
+    gradients itself and fails.
     """
     graphs = graphs_compiled()
     entered: list[str] = []

@@ -290,7 +290,7 @@ class Variant:
         module, args, grad = program.module, program.args, self._grad
         sizes = (*smaller_inputs(program), (args, program.kwargs, program.target))
         clear = _clearing(module, sizes)
-        before = clear if self._grad else lambda: None
+        before = clear if grad else lambda: None
 
         def training_step() -> tuple[Any, Any]:
             for place, given in enumerate(sizes, 1):

@@ -307,9 +307,11 @@ NAMED = (
 
 def _not_compiled(comparison: Comparison) -> str:
     """Which reason is stated; "" if it was compiled."""
+    if comparison.status is not Status.NOT_COMPILED:
+        return ""
     message = _message(comparison)
-    if comparison.status is not Status.NOT_COMPILED or "RNN" in message:
-        return "recurrent" if comparison.status is Status.NOT_COMPILED else ""
+    if "RNN" in message:
+        return "recurrent"
     bare = message.startswith("nothing of the model reached") and ": " not in message
     return "unexplained" if bare else "explained"
 

@@ -16,12 +16,7 @@ from runner.plan.config import RunConfig
 from runner.plan.environments.plan import split_candidate
 from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, beyond, gates_asked, slow
 
-KINDS = (
-    "speedup",
-    "compile",
-    "memory",
-    *COUNTS,
-)
+KINDS = ("speedup", "compile", "memory", *COUNTS)
 
 
 def gates_of_run(words: Sequence[str], config: RunConfig) -> tuple[Gate, ...]:
