@@ -14,7 +14,7 @@ from torch import nn
 from benchmarks.controls import CONTROLS
 from harness.backends import load_backend
 from harness.parity.calls import first_calls
-from harness.parity.check import COLUMNS, Check
+from harness.parity.check import COLUMNS, FINE, Check
 from harness.program import Program
 from harness.schema import Mode, Status
 from harness.timing.workbench import Workbench
@@ -287,3 +287,20 @@ def test_a_loss_that_cancels_wholly_is_no_pass() -> None:
     assert parity.unjudged.startswith(why)
     assert not status.passed
     assert status.counted
+
+
+@pytest.mark.parametrize(
+    ("also_fp64", "status"), [(False, Status.PASS), (True, Status.EAGER_TWO_RUNS_DIFFER)]
+)
+def test_eagers_runs_may_differ_more_where_those_of_fp64_do_not(*, also_fp64: bool, status: Status) -> None:
+    """Then it is roundings that differ: a card adds in any order."""
+    generator = torch.Generator().manual_seed(0)
+
+    def forward(x: torch.Tensor, line: nn.Module) -> Any:
+        loud = 0.02 * (also_fp64 or x.dtype is not torch.float64)
+        return line(x) * (1.0 + loud * torch.randn(x.shape[0], 8, generator=generator))
+
+    work = Workload(module=Of(forward, nn.Linear(32, 8)), args=(torch.randn(32, 32),))
+    outcome, parity, _ = judged(with_fault(right), lambda: work, Mode.INFERENCE)
+    assert known(parity).eager_spread > FINE
+    assert outcome is status
