@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
-from runner.plan.environments.code_folder import cache_root
+from runner.plan.interpreter import cache_root
 
 if TYPE_CHECKING:
     from torch import Tensor

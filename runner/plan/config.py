@@ -335,10 +335,7 @@ class Where:
         help="the cluster, such as 10.0.0.1:6379 or auto (default: RAY_ADDRESS, else a cluster started here)",
     )
     fork_server: bool = _protocol(
-        True,
-        "--no-fork-server",
-        means=False,
-        help="start a new interpreter for every worker",
+        True, "--no-fork-server", means=False, help="start a new interpreter for every worker"
     )
     # None: as many as suit the machine
     prepare_ahead: int | None = _protocol(

@@ -165,11 +165,7 @@ def what_is_wrong(
 
 
 def _ask(
-    module: str,
-    arguments: Sequence[str],
-    python: str | None = None,
-    *,
-    limit_s: float = LIMIT_S,
+    module: str, arguments: Sequence[str], python: str | None = None, *, limit_s: float = LIMIT_S
 ) -> Any:
     """The answer of ``python -m module``. Raises ``NoAnswer``."""
     command = [python or sys.executable, "-u", "-m", module, *arguments]

@@ -14,12 +14,17 @@ import pytest
 from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
-from runner.plan.environments.code_folder import cache_root, code_folder
-from runner.plan.environments.make import install_with_pip, interpreter_with, key_of
 from runner.plan.environments.plan import in_environments, split_candidate
-from runner.plan.environments.prepare import check_still_there, resolved
-from runner.plan.environments.probe import probe
+from runner.plan.environments.prepare import (
+    check_still_there,
+    install_with_pip,
+    interpreter_with,
+    key_of,
+    probe,
+    resolved,
+)
 from runner.plan.environments.spec import environments_asked
+from runner.plan.interpreter import cache_root, code_folder
 from tests.command_line import executable, refused
 from tests.factories import Patch, make_job
 

@@ -226,7 +226,7 @@ def test_a_suite_imports_our_harness_by_its_short_name(site: Path, tmp_path: Pat
 
 def test_a_node_of_a_cluster_gets_the_code_and_nothing_else(site: Path, tmp_path: Path) -> None:
     program = "from pathlib import Path; {} import copy_code; copy_code(Path('code'))"
-    module = "runner.plan.environments.code_folder"
+    module = "runner.plan.interpreter"
     python(site, tmp_path, "-c", program.format(f"from torchduet.{module}"))
     assert [path.name for path in (tmp_path / "code").iterdir()] == ["torchduet"]
     (tmp_path / "checkout").mkdir()

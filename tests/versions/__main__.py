@@ -17,8 +17,8 @@ from pathlib import Path
 from tabulate import tabulate
 
 from runner.errors import UsageError
-from runner.plan.environments.code_folder import cache_root
-from runner.plan.environments.probe import Facts, probe
+from runner.plan.environments.prepare import Facts, probe
+from runner.plan.interpreter import cache_root
 from tests.versions.acceptance import Ground, Wrong, steps
 from tests.versions.environments import PINNED, TABLE, Environment
 from tests.versions.install import CannotBeMade, NoInterpreter, build_wheel, environment_python

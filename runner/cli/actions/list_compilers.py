@@ -16,11 +16,7 @@ from runner.plan.config import RunConfig
 from runner.plan.probe import missing_devices, usable_compilers
 
 FLAGS = (
-    flag(
-        "--list-compilers",
-        group=Group.ACTIONS,
-        help="list the compilers, and why one cannot be used here",
-    ),
+    flag("--list-compilers", group=Group.ACTIONS, help="list the compilers, and why one cannot be used here"),
 )
 
 
@@ -41,13 +37,12 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
             _print_compilers(kind, ask(kind))
         return OK
     from runner.plan.environments import prepare
-    from runner.plan.environments.probe import versions_text
 
     checked = prepare.resolved(config.environments, lambda _: None)
     prepare.check_devices(checked, kinds)
     for environment, facts in checked.items():
         for kind in kinds:
-            print(plain(f"{environment.name}: {versions_text(facts)}"))
+            print(plain(f"{environment.name}: {prepare.versions_text(facts)}"))
             _print_compilers(kind, ask(kind, (), environment.python))
     return OK
 

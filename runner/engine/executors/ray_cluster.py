@@ -27,7 +27,7 @@ from runner.engine.job_session import now
 from runner.engine.launch import Workers, measure_job
 from runner.errors import UsageError
 from runner.labels import counted
-from runner.plan.environments.code_folder import copy_code
+from runner.plan.interpreter import copy_code
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
 ANSWER_S = 5.0
