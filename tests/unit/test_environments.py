@@ -14,15 +14,8 @@ import pytest
 from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
+from runner.plan.environments import prepare
 from runner.plan.environments.plan import in_environments, split_candidate
-from runner.plan.environments.prepare import (
-    check_still_there,
-    install_with_pip,
-    interpreter_with,
-    key_of,
-    probe,
-    resolved,
-)
 from runner.plan.environments.spec import environments_asked
 from runner.plan.interpreter import cache_root, code_folder
 from tests.command_line import executable, refused
@@ -73,7 +66,7 @@ def test_the_cache_is_where_the_person_keeps_caches() -> None:
 
 def test_it_is_made_once_and_says_so(cache: Path) -> None:
     said: list[str] = []
-    first = interpreter_with("old", ("torch==2.2.2",), said.append, pretended, fine)
+    first = prepare.interpreter_with("old", ("torch==2.2.2",), said.append, pretended, fine)
     assert first.read_text() == "torch==2.2.2"
     assert first.is_relative_to(cache)
     assert any("making an environment" in line for line in said)
@@ -82,7 +75,10 @@ def test_it_is_made_once_and_says_so(cache: Path) -> None:
     def never(folder: Path, requirements: Sequence[str]) -> None:
         raise AssertionError
 
-    assert (interpreter_with("old", ("torch==2.2.2",), said.append, never, fine), len(said)) == (first, 1)
+    assert (prepare.interpreter_with("old", ("torch==2.2.2",), said.append, never, fine), len(said)) == (
+        first,
+        1,
+    )
     assert "uses the environment" in said[0]
 
 
@@ -97,33 +93,33 @@ def test_a_half_made_one_is_not_kept(cache: Path, when: str) -> None:
         raise UsageError("its torch is broken")
 
     with pytest.raises(UsageError):
-        interpreter_with("old", ("torch==2.2.2",), lambda _: None, install, check)
+        prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, install, check)
     assert [path for path in cache.iterdir() if path.is_dir()] == []
-    assert interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
+    assert prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
 
 
 def test_what_cannot_be_used_is_removed_and_made_again(cache: Path) -> None:
-    left = cache / f".{key_of(('torch==2.2.2',))}.123.partial"
+    left = cache / f".{prepare.key_of(('torch==2.2.2',))}.123.partial"
     left.mkdir(parents=True)
     (left / "half").touch()
-    interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+    prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
     assert not left.exists()
     # As the link of a virtual environment to a Python that was removed.
-    python = interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+    python = prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
     python.unlink()
     python.symlink_to("/nowhere/python")
-    assert interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
+    assert prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine).is_file()
 
 
 def test_an_environment_that_another_run_has_made_meanwhile_stays(cache: Path) -> None:
     """On a file system without locks."""
 
     def other(python: Path, name: str) -> None:
-        pretended(folder := python.parents[2] / key_of(("torch==2.2.2",)), ())
+        pretended(folder := python.parents[2] / prepare.key_of(("torch==2.2.2",)), ())
         (folder / "theirs").touch()
 
     with pytest.raises(UsageError, match="cannot be made"):
-        interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, other)
+        prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, other)
     assert [*cache.rglob("theirs")]
 
 
@@ -137,7 +133,7 @@ def slowly(folder: Path, requirements: Sequence[str]) -> None:
 def test_two_runs_make_it_once(cache: Path) -> None:
     context = multiprocessing.get_context("fork")
     asked = ("old", ("torch==2.2.2",), print, slowly, fine)
-    runs = [context.Process(target=interpreter_with, args=asked) for _ in range(3)]
+    runs = [context.Process(target=prepare.interpreter_with, args=asked) for _ in range(3)]
     for run in runs:
         run.start()
     for run in runs:
@@ -149,7 +145,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UsageError, match="XDG_CACHE_HOME may name another folder"):
-        interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
+        prepare.interpreter_with("old", ("torch==2.2.2",), lambda _: None, pretended, fine)
 
 
 @pytest.mark.parametrize("tool", ["venv", "pip"])
@@ -162,7 +158,7 @@ def test_a_tool_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: Patch, t
 
     monkeypatch.setattr("subprocess.run", run)
     with pytest.raises(UsageError, match=f"^--envs: {tool} could not install torch==9.9; its messages are"):
-        install_with_pip(tmp_path, ("torch==9.9",))
+        prepare.install_with_pip(tmp_path, ("torch==9.9",))
     assert ran[-1] == tool
 
 
@@ -180,7 +176,7 @@ TORCH = {"torch": "2.2.2", "torch_file": "/x/torch/__init__.py"}
 def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
     (asked,) = environments_asked([f"old={path}"], None)
     with pytest.raises(UsageError, match="--envs: old: there is no ") as raised:
-        resolved([asked], lambda _: None)
+        prepare.resolved([asked], lambda _: None)
     assert str(raised.value).isprintable()
 
 
@@ -199,7 +195,7 @@ def test_a_path_that_cannot_be_is_one_sentence(path: str) -> None:
 def test_what_cannot_be_used(tmp_path: Path, lines: list[dict[str, Any]], then: str, sentence: str) -> None:
     python = says(tmp_path / "python", *lines, then=then)
     with refused(sentence, "--envs: old: "):
-        probe(python, "old")
+        prepare.probe(python, "old")
 
 
 def test_a_program_for_another_machine_is_one_sentence(tmp_path: Path) -> None:
@@ -210,7 +206,7 @@ def test_a_program_for_another_machine_is_one_sentence(tmp_path: Path) -> None:
         (tmp_path / "nowhere", "there is no "),
     ):
         with refused(sentence):
-            probe(python, "old")
+            prepare.probe(python, "old")
 
 
 def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
@@ -218,7 +214,7 @@ def test_two_names_for_one_environment_are_refused(tmp_path: Path) -> None:
     other = says(tmp_path / "other", {**PYTHON, "prefix": "/another/venv"}, TORCH)
     asked = environments_asked([f"a={first}", f"b={other}"], None)
     with pytest.raises(UsageError, match=r"a and b are the same environment \(torch 2.2.2, Python 3.11.7\)"):
-        resolved(asked, lambda _: None)
+        prepare.resolved(asked, lambda _: None)
 
 
 @pytest.mark.parametrize("differing", [{"settings": {"OMP_NUM_THREADS": "1"}}, {"transformers": "4.40.0"}])
@@ -226,7 +222,7 @@ def test_another_setting_or_library_is_another_environment(tmp_path: Path, diffe
     first = says(tmp_path / "one", PYTHON, TORCH)
     other = says(tmp_path / "other", PYTHON, {**TORCH, **differing})
     said: list[str] = []
-    environments = resolved(environments_asked([f"a={first}", f"b={other}"], "b"), said.append)
+    environments = prepare.resolved(environments_asked([f"a={first}", f"b={other}"], "b"), said.append)
     assert [(env.name, env.torch) for env in environments] == [("b", "2.2.2"), ("a", "2.2.2")]
     assert said[1] == "a: torch 2.2.2, Python 3.11.7"
 
@@ -237,16 +233,14 @@ def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
     def planned(torch: str, path: str = str(python)) -> list[Job]:
         return [make_job(environments=(Environment(name="a", python=path, asked="", torch=torch),))]
 
-    check_still_there(planned("2.2.2"))
+    prepare.check_still_there(planned("2.2.2"))
     with pytest.raises(UsageError, match=r"--resume: a has torch 2.2.2 now, but had 2.3.0"):
-        check_still_there(planned("2.3.0"))
+        prepare.check_still_there(planned("2.3.0"))
     with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python; put it back, or start"):
-        check_still_there(planned("2.2.2", "/nowhere/python"))
+        prepare.check_still_there(planned("2.2.2", "/nowhere/python"))
 
 
-# -- the plan ---------------------------------------------------------------------
-
-
+# -- the plan -------------------------------------------------------------------
 def test_a_candidate_says_where_it_runs() -> None:
     job = make_job(environments=(OLD, NEW))
     assert split_candidate(job, "inductor@new") == ("inductor", NEW)
@@ -295,7 +289,7 @@ def test_the_installation_itself_for_a_user_without_a_home(tmp_path: Path, monke
     package = installed(tmp_path)
     assert code_folder(package, {}, installed=True) == package.parent
     with pytest.raises(UsageError, match=r"--envs: old cannot be made \(no home folder: HOME is not set\)"):
-        interpreter_with("old", ["torch==2.2.2"], print)
+        prepare.interpreter_with("old", ["torch==2.2.2"], print)
 
 
 @pytest.mark.parametrize("cache", ["cache", "cache/torchduet"])
