@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -15,20 +15,16 @@ from harness.protocol import DROPOUT
 from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
 from harness.settings import is_own_model
 from runner.cli.commands import job_command
-from runner.cli.progress import View
 from runner.engine import JobContext, Place
 from runner.engine.executors import Timed
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
-from runner.store.run_folder import RunFolder
 from torchduet.asked import (
     HERE,
     absolute,
     candidates_for,
-    check_in_a_worker,
-    check_settings,
-    check_workload,
+    check_job,
     device_name,
     holder,
     new_folder,
@@ -97,67 +93,63 @@ def compare(
     ends in a record with its status.
     """
     refuse_others(others, inspect.signature(compare).parameters)
-    protocol = holder("protocol", Protocol, protocol)
     named = isinstance(model, str)
     if isinstance(model, str) and not is_own_model(model):
         raise unknown("model", model, "model", ["package.module:function", "file.py:function"])
     if dropout not in DROPOUT:
         raise unknown("dropout", str(dropout), "treatment", DROPOUT)
-    if named:
-        refuse_given(inputs=inputs, loss=loss, target=target)
     if mode not in (None, *MODES):
         raise unknown("mode", str(mode), "mode", MODES)
+    if named:
+        refuse_given(inputs=inputs, loss=loss, target=target)
     with python_left_as_it_was() if named else left_as_it_was():
         workload = None if named else _workload(model, inputs, loss, target)
-        protocol, workload = with_optimizer(protocol, workload, optimizer)
+        given = holder("protocol", Protocol, protocol)
+        given = replace(given, keep_dropout=given.keep_dropout or dropout == "keep")
+        given, workload = with_optimizer(given, workload, optimizer)
         module = model if workload is None else workload.module
+        place = device_name(device, module, inputs)
+        names, own, here = candidates_for(compilers, isolated=named)
         job = Job(
             case=Case(
-                suite=model if isinstance(model, str) else HERE,
+                suite=absolute(model) if isinstance(model, str) else HERE,  # workers run in another folder
                 name=_name_of(model),
                 mode=Mode(mode or ("training" if getattr(module, "training", True) else "inference")),
                 batch_size=None,
                 published_batch_size=None,
             ),
-            device=device_name(device, module, inputs),
+            device=place,
             dtype=str(dtype).removeprefix("torch."),  # torch.bfloat16 and "bfloat16" are the same
-            candidates=(),
-            protocol=replace(protocol, keep_dropout=protocol.keep_dropout or dropout == "keep"),
+            candidates=names,
+            own_compilers=own,
+            protocol=replace(given, optimizer=absolute(given.optimizer)) if named else given,
             options=holder("options", CompilerOptions, options),
             extras=holder("extras", Extras, extras),
         )
-        if named:  # workers run in another folder
-            protocol = replace(job.protocol, optimizer=absolute(protocol.optimizer))
-            job = replace(job, case=replace(job.case, suite=absolute(job.case.suite)), protocol=protocol)
-        check_settings(job, isolated=named)
-        names, own, here = candidates_for(compilers, isolated=named)
-        job = replace(job, candidates=names, own_compilers=own)
-        if workload is None:
-            check_in_a_worker(job)
-        else:
-            check_workload(workload, job)
+        check_job(job, workload)
         before = () if mode is not None else (_note_on_mode(module, job.case.mode),)
-        after = () if workload is None else (NOT_ISOLATED,)
-        measure = partial(_records, workload, here, progress, (before, after))
+        notes = before, () if workload is None else (NOT_ISOLATED,)
+        measure = partial(_records, workload=workload, here=here, progress=progress, notes=notes)
         records, folder = measure(job, output_dir)
         return Result(
-            records=records,
-            isolated=named,
-            folder=folder,
-            _again=lambda other: measure(other, None)[0],
+            records=records, isolated=named, folder=folder, _again=lambda other: measure(other, None)[0]
         )
 
 
 def _records(
+    job: Job,
+    output_dir: str | Path | None,
+    *,
     workload: Workload | None,
     here: Compilers,
     progress: bool | None,
     notes: tuple[tuple[str, ...], tuple[str, ...]],
-    job: Job,
-    output_dir: str | Path | None,
 ) -> tuple[tuple[Record, ...], Path | None]:
-    """The records of the job, and the folder that keeps them."""
-    before, after = notes
+    """The records of the job, and the folder that keeps them.
+
+    A model by name is measured by worker processes, any other by this process. ``notes``: before those of a
+    record, and after them.
+    """
     surroundings = nullcontext() if workload is None else left_as_it_was()
     place: AbstractContextManager[str] = (
         tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
@@ -165,37 +157,27 @@ def _records(
     with surroundings, place as path, shown(progress) as view:  # a second thread waits first
         folder = new_folder(path, job)
         log = folder.open_case(job)
+        context = JobContext(
+            candidates=job.candidates,
+            place=Place(logs={"": folder.relative(log)}, folder=log.parent),
+            reproduce=job_command if workload is None else lambda *_: "",  # no command has this process's
+            doing=partial(tell, job, view),
+            timed=lambda done, pairs: view.event(Timed(job=job, done=done, pairs=pairs)),
+        )
+        if workload is None:
+            steps = measure_job(job, context, log)
+        else:
+            worker = partial(LocalWorker, lambda _: workload, here, log, context.doing)
+            steps = JobRun(job, lambda _: nullcontext(worker()), context).run()
         records = []
-        for measured in _measured(job, workload, here, folder, log, view):
-            record = replace(measured, notes=(*before, *measured.notes, *after))
+        for measured in steps:
+            record = replace(measured, notes=(*notes[0], *measured.notes, *notes[1]))
             folder.append(record)
             if output_dir is None and record.failure is not None:  # the folder will be deleted
                 record = replace(record, failure=replace(record.failure, log=None))
             records.append(record)
             view.event(record)
     return tuple(records), None if output_dir is None else folder.path
-
-
-def _measured(
-    job: Job, workload: Workload | None, here: Compilers, folder: RunFolder, log: Path, seen: View
-) -> Iterator[Record]:
-    """The records of worker processes for a model by name, else of this process."""
-    place = Place(logs={"": folder.relative(log)}, folder=log.parent)
-    context = JobContext(
-        candidates=job.candidates,
-        place=place,
-        reproduce=job_command,
-        doing=partial(tell, job, seen),
-        timed=lambda done, pairs: seen.event(Timed(job=job, done=done, pairs=pairs)),
-    )
-    if workload is None:
-        return measure_job(job, context, log)
-
-    def launch(_: Job) -> AbstractContextManager[LocalWorker]:
-        return nullcontext(LocalWorker(lambda _: workload, here, log, context.doing))
-
-    # a command cannot name a module of this process
-    return JobRun(job, launch, replace(context, reproduce=lambda *_: "")).run()
 
 
 def _note_on_mode(model: Any, mode: Mode) -> str:

@@ -152,27 +152,6 @@ def _source_of(function: Callable[..., Any], argument: str = "compilers") -> str
     )
 
 
-def check_in_a_worker(job: Job) -> None:
-    """Raises ``UsageError`` for a model or a compiler that the worker's interpreter cannot use."""
-    unsure = tuple(name for name in job.candidates if name not in backend_names())
-    try:
-        if unsure:
-            with_availability((replace(job, candidates=unsure),), asking_for((job,)), skip=False)
-        check_jobs((job,))
-    except UsageError as error:
-        raise UsageError(str(error).replace("--backend: ", "compilers: ")) from None
-
-
-def check_workload(workload: Workload, job: Job) -> None:
-    """Raises ``UsageError`` for an unknown setting of inductor, or a model that cannot be trained."""
-    from harness.loading.given import why_not_trainable
-
-    if why := why_no_such_setting(job.options.inductor_config):
-        raise UsageError(f"options.inductor_config: {why}")
-    if job.case.mode is Mode.TRAINING and (why := why_not_trainable(workload)):
-        raise UsageError(f"model: {why}")
-
-
 def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> str:
     """The given device, else that of the module's parameters, else that of the inputs, else the CPU."""
     name = str(given) if given is not None else _device_of(model, inputs)
@@ -200,27 +179,38 @@ def _device_of(model: Any, inputs: Any) -> str:
     return places[0] if places else "cpu"
 
 
-def check_settings(job: Job, *, isolated: bool) -> None:
-    """Raises the command line's ``UsageError`` for these settings, with the names of the arguments."""
-    for path in () if isolated else IN_A_WORKER:
+def check_job(job: Job, workload: Workload | None) -> None:
+    """Raises the command line's ``UsageError`` for this job, with the names of the arguments.
+
+    And one for what the process that measures cannot do: this one if it has the ``workload``, else a worker.
+    """
+    for path in IN_A_WORKER if workload is not None else ():
         argument, _, name = path.partition(".")
         if getattr(getattr(job, argument), name) != getattr(HOLDERS[argument](), name):
             raise UsageError(
                 f"{path}: needs a worker process; give the model as 'package.module:function' "
                 "instead of a module, or leave this argument out"
             )
-    config = RunConfig(
-        suites=(),
-        modes=(job.case.mode,),
-        dtypes=(job.dtype,),
-        devices=(job.device,),
-        protocol=job.protocol,
-        options=job.options,
-        extras=job.extras,
-    )
+    asked = {name: getattr(job, name) for name in HOLDERS}
+    config = RunConfig(suites=(), modes=(job.case.mode,), dtypes=(job.dtype,), devices=(job.device,), **asked)
     check_values(config, RunConfig(suites=(), modes=config.modes), ARGUMENTS)
     check(config, ARGUMENTS)
     check_threads(job, "protocol.threads")
+    if workload is not None:
+        from harness.loading.given import why_not_trainable
+
+        if why := why_no_such_setting(job.options.inductor_config):
+            raise UsageError(f"options.inductor_config: {why}")
+        if job.case.mode is Mode.TRAINING and (why := why_not_trainable(workload)):
+            raise UsageError(f"model: {why}")
+        return
+    unsure = tuple(name for name in job.candidates if name not in backend_names())
+    try:
+        if unsure:
+            with_availability((replace(job, candidates=unsure),), asking_for((job,)), skip=False)
+        check_jobs((job,))
+    except UsageError as error:
+        raise UsageError(str(error).replace("--backend: ", "compilers: ")) from None
 
 
 def absolute(source: str) -> str:

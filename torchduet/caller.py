@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -26,10 +26,8 @@ OF_BACKENDS = (
     *("cudnn.rnn.fp32_precision", "mkldnn.fp32_precision", "mkldnn.matmul.fp32_precision"),
 )
 
-
 UNREADABLE = object()
 """The value of a setting that this torch lacks, or refuses to read because its two APIs were mixed."""
-
 
 ALONE = threading.RLock()
 """Standard streams and torch's settings belong to the whole process: a second thread waits."""
@@ -53,7 +51,9 @@ def left_as_it_was() -> Iterator[None]:
 
     with ALONE:
         settings = [partial(_put_back, read, write, _read(read)) for read, write in _settings()]
-        steps: list[Callable[[], object]] = [*_generators(), *settings, _empty]
+        steps: list[Callable[[], object]] = [devices.remember(), *settings, _empty]
+        if (numpy := sys.modules.get("numpy")) is not None:
+            steps.append(partial(numpy.random.set_state, numpy.random.get_state()))
         try:
             with contextlib.ExitStack() as plain:
                 plain.enter_context(python_left_as_it_was())
@@ -76,10 +76,8 @@ def _put_back(read: Callable[[], Any], write: Callable[[Any], object], before: A
 
 def _empty() -> None:
     """Gives an accelerator's memory back: sessions are reference cycles, which live until a collection."""
-    used = [kind() for kind in devices.KINDS if kind.accelerated and kind().in_use()]
-    if used:
+    for device in (kind() for kind in devices.KINDS if kind.accelerated and kind().in_use()):
         gc.collect()
-    for device in used:
         device.empty_cache()
 
 
@@ -114,17 +112,7 @@ def _settings() -> Iterator[Setting]:
         yield partial(getattr, place, name), partial(setattr, place, name)
 
 
-def _set_environment(variables: Mapping[str, str]) -> None:
+def _set_environment(variables: dict[str, str]) -> None:
     for name in os.environ.keys() - variables.keys():
         del os.environ[name]
     os.environ.update(variables)
-
-
-def _generators() -> list[Callable[[], object]]:
-    """Calls that restore the current states of the random number generators."""
-    restore: list[Callable[[], object]] = [devices.remember()]
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        of_numpy = numpy.random.get_state()
-        restore.append(lambda: numpy.random.set_state(of_numpy))
-    return restore

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from harness.metrics import of_compiling
 from harness.schema import Record
 from harness.shapes.sizes import sizes_of
 from runner.analysis.columns import Column, columns, frame
-from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from runner.store.run_folder import RECORDS, read_run
@@ -24,6 +23,7 @@ from runner.store.run_folder import RECORDS, read_run
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = tuple[Any, ...]
 KEYS = tuple(columns()[name] for name in ("job", "compiler", "environment"))
 COMPARISONS = tuple(columns().values())
 OF_A_RESULT = (
@@ -33,40 +33,37 @@ OF_A_RESULT = (
     *("memory_ratio", "break_even_steps", "worst_error", "worst_error_allowed", "failure"),
 )
 """The columns of ``Result.frame()``."""
-SAMPLES = (
-    *KEYS,
-    Column("round", "", "", "number of the round, from 0; both variants of a round are a pair"),
-    Column("process", "", "", "number of the process, from 0"),
-    Column("variant", "text", "", "`baseline` (eager) or `candidate`"),
-    Column("position", "", "", "its place in the random order of its round, from 0"),
-    Column("step_s", "s", "", "one step, the mean over the steps of the sample"),
-    Column("minor_faults", "faults", "", "page faults of one step"),
-)
-FIRST_CALLS = (
-    *KEYS,
-    Column(
-        "start",
-        "text",
-        "",
-        "`timed`: the process that is timed; else of `--start-up` or `--shapes`, see `compilations`",
-    ),
-    Column("round", "", "", "of `--start-up` and `--shapes`: number of the round, from 0"),
-    Column("call", "", "", "number of the candidate's call before timing, from 0; the first call compiles"),
-    Column("call_s", "s", "", "the time of this call"),
-    Column("size", "", "", "of `--shapes`: the size of its inputs"),
-)
+
+
+def _declared(rows: str) -> tuple[Column, ...]:
+    """A column of each line: name, unit (``-``: a count) and meaning."""
+    lines = (line.split(maxsplit=2) for line in rows.strip().splitlines())
+    return (*KEYS, *(Column(name, unit.strip("-"), "", meaning) for name, unit, meaning in lines))
+
+
+SAMPLES = _declared("""
+round - number of the round, from 0; both variants of a round are a pair
+process - number of the process, from 0
+variant text `baseline` (eager) or `candidate`
+position - its place in the random order of its round, from 0
+step_s s one step, the mean over the steps of the sample
+minor_faults faults page faults of one step
+""")
+FIRST_CALLS = _declared("""
+start text `timed`: the process that is timed; else of `--start-up` or `--shapes`, see `compilations`
+round - of `--start-up` and `--shapes`: number of the round, from 0
+call - number of the candidate's call before timing, from 0; the first call compiles
+call_s s the time of this call
+size - of `--shapes`: the size of its inputs
+""")
 COMPILATIONS = (
-    *KEYS,
-    Column(
-        "start",
-        "text",
-        "",
-        "`cold`, `warm`, or `as found` (a later process of `--processes`); see *Compilation* of FORMAT.md",
-    ),
-    Column("round", "", "", "number of the round, from 0; rows of a round are pairs"),
-    Column("status", "text", "", "how the process ended"),
-    Column("failure", "text", "", "why it compiled nothing, or what is wrong"),
-    Column("stored_bytes", "bytes", "", "of `--start-up`: size of what the process began with"),
+    *_declared("""
+start text `cold`, `warm`, or `as found` (a later process of `--processes`); see *Compilation* of FORMAT.md
+round - number of the round, from 0; rows of a round are pairs
+status text how the process ended
+failure text why it compiled nothing, or what is wrong
+stored_bytes bytes of `--start-up`: size of what the process began with
+"""),
     *(columns()[name] for name in of_compiling()),
 )
 
@@ -108,62 +105,44 @@ def load(run: str | Path) -> Frames:
 
 def frames_of(records: Sequence[Record]) -> Frames:
     comparisons = summarize(records).comparisons
+
+    def table(declared: Sequence[Column], rows_of: Callable[[Record], Iterable[Row]]) -> pd.DataFrame:
+        """A row of the keys and each tuple; its values are those of the other columns, in their order."""
+        import pandas as pd
+
+        keys = ((tuple(key.value(c) for key in KEYS), c.record) for c in comparisons)
+        rows = [(*key, *row) for key, record in keys for row in rows_of(record)]
+        return pd.DataFrame(
+            {c.name: pd.array([row[i] for row in rows], dtype=c.dtype) for i, c in enumerate(declared)}
+        )
+
     return Frames(
         comparisons=frame(comparisons, COMPARISONS),
-        samples=_table(SAMPLES, (row for c in comparisons for row in _samples(c))),
-        first_calls=_table(FIRST_CALLS, (row for c in comparisons for row in _first_calls(c))),
-        compilations=_table(COMPILATIONS, (row for c in comparisons for row in _compilations(c))),
+        samples=table(SAMPLES, _samples),
+        first_calls=table(FIRST_CALLS, _first_calls),
+        compilations=table(COMPILATIONS, _compilations),
     )
 
 
-def _table(declared: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
-
-    values = list(rows)
-    return pd.DataFrame({c.name: pd.array([row[c.name] for row in values], dtype=c.dtype) for c in declared})
-
-
-def _keys(comparison: Comparison) -> dict[str, Any]:
-    return {column.name: column.value(comparison) for column in KEYS}
-
-
-def _samples(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    samples = comparison.record.samples
-    if samples is None:
+def _samples(record: Record) -> Iterable[Row]:
+    if (samples := record.samples) is None:
         return
-    keys = _keys(comparison)
     for index, process in enumerate(samples.process_of_round):
         for variant in ("baseline", "candidate"):
-            yield {
-                **keys,
-                "round": index,
-                "process": process,
-                "variant": variant,
-                "position": getattr(samples, f"{variant}_position")[index],
-                "step_s": getattr(samples, f"{variant}_s")[index],
-                "minor_faults": getattr(samples, f"{variant}_minor_faults")[index],
-            }
+            of_variant = (getattr(samples, f"{variant}_{name}") for name in ("position", "s", "minor_faults"))
+            yield index, process, variant, *(values[index] for values in of_variant)
 
 
-def _first_calls(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    record, keys = comparison.record, _keys(comparison)
+def _first_calls(record: Record) -> Iterable[Row]:
     sizes = sizes_of(shapes) if (shapes := record.job.extras.shapes) else ()
     races = [(race.start, race.round, race.first_calls_s) for race in record.compilations]
     for start, round_, calls in (("timed", None, record.first_calls_s), *races):
         for number, seconds in enumerate(calls):
             size = sizes[number % len(sizes)] if sizes and start != "timed" else None
-            place = {"start": start, "round": round_, "call": number}
-            yield {**keys, **place, "call_s": seconds, "size": size}
+            yield start, round_, number, seconds, size
 
 
-def _compilations(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    for compilation in comparison.record.compilations:
-        yield {
-            **_keys(comparison),
-            "start": compilation.start,
-            "round": compilation.round,
-            "status": compilation.status.value,
-            "failure": compilation.failure or None,
-            "stored_bytes": compilation.stored_bytes,
-            **{name: compilation.metrics.get(name) for name in of_compiling()},
-        }
+def _compilations(record: Record) -> Iterable[Row]:
+    for race in record.compilations:
+        metrics = (race.metrics.get(name) for name in of_compiling())
+        yield race.start, race.round, race.status.value, race.failure or None, race.stored_bytes, *metrics

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.codec import from_json
-from harness.devices import CPU, Device, named
+from harness.devices import named
 from harness.schema import Case, Job
 from harness.worker.status_page import Activity
 
@@ -32,20 +32,19 @@ class LocalWorker:
     compilers: Compilers
     log: Path
     tell: Callable[[Activity], object]
-    _answer: Callable[[dict[str, Any]], Any] | None = None
+    _answered: Callable[..., dict[str, Any]] | None = None
     _activity: Activity = field(default_factory=lambda: Activity(phase="import"))
-    _device: Device = CPU
 
     def call(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:  # noqa: ARG002
         """Answers one call. The reply goes through JSON, as it would over a pipe."""
         from harness.worker.main import Answers, guarded
 
-        if self._answer is None:
+        if self._answered is None:
             job = from_json(Job, request["job"])
-            self._answer = Answers(job, self._announce, self.build, self.compilers)
-            self._device = named(job.device)
+            answers = Answers(job, self._announce, self.build, self.compilers)
+            self._answered = partial(guarded, answers, device=named(job.device))
         with _printing_to(self.log):
-            answered = guarded(self._answer, dict(request), self._device)
+            answered = self._answered(dict(request))
         reply: dict[str, Any] = json.loads(json.dumps(answered, allow_nan=False))
         return reply
 
@@ -59,27 +58,17 @@ class LocalWorker:
 
 @contextmanager
 def _printing_to(path: Path) -> Iterator[None]:
-    """Redirects to this file what Python prints, and what libraries write to standard error."""
-    with (
-        path.open("a", encoding="utf-8", errors="backslashreplace") as log,
-        contextlib.redirect_stdout(log),
-        contextlib.redirect_stderr(log),
-        _standard_error_in(log.fileno()),
-    ):
-        yield
+    """Redirects to this file what Python prints, and what libraries write to standard error.
 
-
-@contextmanager
-def _standard_error_in(log: int) -> Iterator[None]:
-    """Redirects file descriptor 2: C++ code, such as torch's profiler, writes to it directly."""
-    try:
-        original = os.dup(2)
-    except OSError:  # the process has no standard error
+    C++ code, such as torch's profiler, writes to file descriptor 2 directly.
+    """
+    with ExitStack() as stack:
+        log = stack.enter_context(path.open("a", encoding="utf-8", errors="backslashreplace"))
+        stack.enter_context(redirect_stdout(log))
+        stack.enter_context(redirect_stderr(log))
+        with suppress(OSError):  # the process has no standard error
+            original = os.dup(2)
+            stack.callback(os.close, original)
+            stack.callback(os.dup2, original, 2)
+            os.dup2(log.fileno(), 2)
         yield
-        return
-    try:
-        os.dup2(log, 2)
-        yield
-    finally:
-        os.dup2(original, 2)
-        os.close(original)
