@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from operator import attrgetter
 
 from harness import devices
 from harness.backends.settings.candidates import compiler_of, named, parts_of
@@ -27,6 +28,8 @@ from runner.plan.config import QUICK, SUITES, USUAL, RunConfig, Where
 from runner.plan.settings import FLAGS, Names, read, row_at, value_of
 
 TORCHBENCH = "torchbench"
+DEFAULTS = RunConfig()
+TIMES_COMPILING = ("extras.compile_runs", "extras.start_up", "extras.shapes")
 SEARCHES = {"why", "tune"}
 """Actions that measure many variants, each in one process."""
 
@@ -84,22 +87,18 @@ def check_where(where: Where, config: RunConfig) -> None:
         raise UsageError("--envs uses interpreters of this machine; leave --executor=ray out")
     if where.prepare_ahead is not None and ray:
         raise UsageError("--prepare-ahead works on this machine only; leave it out with --executor=ray")
-    several = (where.prepare_ahead or 1) > 1
-    if several and any(devices.of(device).accelerated for device in config.devices):
+    if (where.prepare_ahead or 1) == 1:
+        return
+    if any(devices.of(device).accelerated for device in config.devices):
         raise UsageError(
             "--prepare-ahead: on an accelerator, compilers measure kernels while they compile, and jobs "
             "share its memory; leave the flag out"
         )
-    if (
-        several
-        and config.protocol.performance
-        and autotunes(config.compilers, config.options.inductor_config)
-    ):
+    if config.protocol.performance and autotunes(config.compilers, config.options.inductor_config):
         raise UsageError("max-autotune measures kernels, beside no other job; leave --prepare-ahead out")
-    for name in ("compile_runs", "start_up", "shapes"):
-        if several and getattr(config.extras, name):
-            flag = _name(FLAGS, f"extras.{name}")
-            raise UsageError(f"{flag} times every compilation alone; leave --prepare-ahead out")
+    for path in TIMES_COMPILING:
+        if _has(config, path):
+            raise UsageError(f"{_name(FLAGS, path)} times every compilation alone; leave --prepare-ahead out")
 
 
 def idle(given: Given, config: RunConfig) -> Iterator[str]:
@@ -113,17 +112,27 @@ def idle(given: Given, config: RunConfig) -> Iterator[str]:
 
 def check(config: RunConfig, names: Names = FLAGS) -> None:
     """``UsageError`` for settings that contradict each other."""
-
-    def name(place: re.Match[str]) -> str:
-        return _name(names, *place.groups())
-
-    for sentence, broken in RULES.items():
-        if broken(config):
-            last = (config.partition.total or 1) - 1
-            lists = {"bundled": ", ".join(_bundled(config))}
-            text = sentence.format(c=config, last=last, **lists)
-            raise UsageError(NAME.sub(name, text))
+    for sentence, rule in RULES.items():
+        if callable(rule):
+            broken = rule(config)
+        else:
+            first, *others = (_has(config, *name) for name in NAME.findall(sentence))
+            broken = first and rule in others
+        if broken:
+            last, bundled = (config.partition.total or 1) - 1, ", ".join(_bundled(config))
+            text = sentence.format(c=config, last=last, bundled=bundled)
+            raise UsageError(NAME.sub(lambda place: _name(names, *place.groups()), text))
     _check_devices(config, names)
+
+
+def _has(config: RunConfig, path: str, value: str = "") -> bool:
+    """Whether a setting has this value; without one, whether it has another than its default."""
+    ours = attrgetter(path)(config)
+    if path == "options.whole_step":
+        return ours or any("whole_step=" in name for name in config.compilers)
+    if value:
+        return value in map(str, (mode.value for mode in ours) if path == "modes" else (ours,))
+    return bool(ours != attrgetter(path)(DEFAULTS))
 
 
 def _name(names: Names, path: str, value: str | None = None) -> str:
@@ -140,9 +149,8 @@ def _name(names: Names, path: str, value: str | None = None) -> str:
 def _check_devices(config: RunConfig, names: Names) -> None:
     same = devices.twice(config.devices)
     if same is not None:
-        raise UsageError(
-            f"{_name(names, 'devices')}: {same[0]} and {same[1]} are the same device; name it once"
-        )
+        both = f"{same[0]} and {same[1]}"
+        raise UsageError(f"{_name(names, 'devices')}: {both} are the same device; name it once")
     cuda_only = "{} exists on CUDA devices only; leave it out for " + _name(names, "devices", "cpu")
     for path, dtypes in (("dtypes", config.dtypes), ("baseline_dtype", (config.baseline_dtype or "",))):
         for dtype in dtypes:
@@ -154,74 +162,50 @@ def _bundled(config: RunConfig) -> list[str]:
     return [name for name in config.suites if name in suite_names()]
 
 
-def _whole_steps(config: RunConfig) -> bool:
-    return config.options.whole_step or any("whole_step=" in name for name in config.compilers)
-
-
-def _too_few(protocol: Protocol) -> bool:
-    least = protocol.min_rounds
-    return protocol.repeat is not None and protocol.repeat < least != Protocol().min_rounds
-
-
 NAME = re.compile(r"<([\w.]+)(?:=(\w+))?>")
 """In the sentence of a rule: the name of a setting, or of a setting with this value."""
 
-TOKENS = "<changes.{}_tokens> is for <modes=generate>; leave it out, or add <modes=generate>"
-RULES: dict[str, Callable[[RunConfig], bool]] = {
+RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
+    "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": True,
+    "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
+    "measure both": True,
+    "<extras.localize=True> works in one environment; leave <environments> out": True,
+    "<extras.localize=True> needs the parity check; leave <protocol.accuracy=False> out": True,
+    "<extras.profiler_trace=True> needs timed steps; leave <protocol.performance=False> out": True,
+    "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "
+    "<environments> out": True,
+    "<extras.shapes> is for a forward, or one with its backward; leave <modes=generate>, "
+    "<protocol.optimizer> and <options.whole_step=True> out": True,
+    "<extras.shapes> compares settings of candidates, such as inductor[dynamic=True]; leave "
+    "<options.dynamic_shapes=True> and <options.dynamic_batch=True> out": True,
+    "<changes.prompt_tokens> is for <modes=generate>; leave it out, or add <modes=generate>": False,
+    "<changes.new_tokens> is for <modes=generate>; leave it out, or add <modes=generate>": False,
+    "<partition.index> needs <partition.total>: say how many parts there are": False,
+    "<partition.total> needs <partition.index>: say which part to run, 0 to {last}": False,
+    "<protocol.optimizer> ends a training step; leave it out, or add <modes=training>": False,
+    "<options.whole_step=True> compiles a training step; leave it out, or add <modes=training>": False,
+    "<protocol.use_eval_mode=True> is for training; leave it out, or add <modes=training>": False,
+    "<changes.loss> is for training; leave it out, or add <modes=training>": False,
     "<changes.pretrained>: published weights need <changes.scale=full>, not {c.changes.scale}": (
         lambda c: c.changes.pretrained and c.changes.scale not in (None, "full")
     ),
-    TOKENS.format("prompt"): lambda c: c.changes.prompt_tokens is not None and Mode.GENERATE not in c.modes,
-    TOKENS.format("new"): lambda c: c.changes.new_tokens is not None and Mode.GENERATE not in c.modes,
-    "<partition.index> needs <partition.total>: say how many parts there are": (
-        lambda c: c.partition.total is None and c.partition.index is not None
-    ),
-    "<partition.total> needs <partition.index>: say which part to run, 0 to {last}": (
-        lambda c: c.partition.index is None and c.partition.total is not None
-    ),
     "<partition.index>: there is no part {c.partition.index} of {c.partition.total}; choose from 0 to "
     "{last}": lambda c: (c.partition.index or 0) >= (c.partition.total or math.inf),
-    "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": (
-        lambda c: c.options.dynamic_shapes and c.options.dynamic_batch
-    ),
     "<extras.energy=True> reads the counter of an NVIDIA GPU; leave it out, or choose such a device": (
         lambda c: c.extras.energy and not any(devices.of(device).has_graphs for device in c.devices)
     ),
     "<options.freezing=True> makes the weights constants: it is for <modes=inference> only": (
         lambda c: c.options.freezing and Mode.TRAINING in c.modes
     ),
-    "<protocol.optimizer> ends a training step; leave it out, or add <modes=training>": (
-        lambda c: c.protocol.optimizer != "none" and Mode.TRAINING not in c.modes
-    ),
-    "<options.whole_step=True> compiles a training step; leave it out, or add <modes=training>": (
-        lambda c: _whole_steps(c) and Mode.TRAINING not in c.modes
-    ),
     "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
-    "<protocol.use_eval_mode=True> is for training; leave it out, or add <modes=training>": (
-        lambda c: c.protocol.use_eval_mode and Mode.TRAINING not in c.modes
-    ),
-    "<changes.loss> is for training; leave it out, or add <modes=training>": (
-        lambda c: c.changes.loss != "own" and Mode.TRAINING not in c.modes
-    ),
     "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
         lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)
     ),
-    "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
-    "measure both": lambda c: not (c.protocol.accuracy or c.protocol.performance),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
-    "them out": lambda c: _too_few(c.protocol),
+    "them out": lambda c: (c.protocol.repeat or math.inf) < c.protocol.min_rounds != Protocol().min_rounds,
     "<protocol.max_rounds>={c.protocol.max_rounds} is less than min_rounds={c.protocol.min_rounds}": (
         lambda c: c.protocol.max_rounds < c.protocol.min_rounds
-    ),
-    "<extras.localize=True> works in one environment; leave <environments> out": (
-        lambda c: c.extras.localize and bool(c.environments)
-    ),
-    "<extras.localize=True> needs the parity check; leave <protocol.accuracy=False> out": (
-        lambda c: c.extras.localize and not c.protocol.accuracy
-    ),
-    "<extras.profiler_trace=True> needs timed steps; leave <protocol.performance=False> out": (
-        lambda c: c.extras.profiler_trace and not c.protocol.performance
     ),
     "<protocol.keep_dropout>=keep is for models of your own; in the models of {bundled}, dropout layers drop "
     "nothing": lambda c: c.protocol.keep_dropout and bool(_bundled(c)),
@@ -234,35 +218,23 @@ RULES: dict[str, Callable[[RunConfig], bool]] = {
     "<sweep> sets the threads; leave <protocol.threads> out": (
         lambda c: "threads" in dict(c.sweep) and c.protocol.threads is not None
     ),
-    "<sweep>: name an axis once, with all its values": (lambda c: len(dict(c.sweep)) < len(c.sweep)),
-    "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "
-    "<environments> out": lambda c: bool(
-        c.extras.shapes and (c.sweep or c.extras.start_up or c.environments)
-    ),
-    "<extras.shapes> is for a forward, or one with its backward; leave <modes=generate>, "
-    "<protocol.optimizer> and <options.whole_step=True> out": lambda c: bool(
-        c.extras.shapes and (Mode.GENERATE in c.modes or c.protocol.optimizer != "none" or _whole_steps(c))
-    ),
-    "<extras.shapes> compares settings of candidates, such as inductor[dynamic=True]; leave "
-    "<options.dynamic_shapes=True> and <options.dynamic_batch=True> out": lambda c: bool(
-        c.extras.shapes and (c.options.dynamic_shapes or c.options.dynamic_batch)
-    ),
+    "<sweep>: name an axis once, with all its values": lambda c: len(dict(c.sweep)) < len(c.sweep),
     f"{SUITES.long}: {TORCHBENCH} needs a checkout of github.com/pytorch/benchmark; "
     "name it in PYTHONPATH, or install the package torchbenchmark": (
         lambda c: TORCHBENCH in c.suites and not c.environments and find_spec("torchbenchmark") is None
     ),
 }
-"""The sentence about a wrong configuration, and whether a configuration is wrong in this way."""
+"""The sentence about a wrong configuration, and whether a configuration is wrong in this way.
+
+True: it has the first setting of the sentence beside one of the others. False: without one of the others.
+"""
 
 IDLE: dict[str, tuple[Callable[[RunConfig], bool], tuple[str, ...]]] = {
     "models of your own alone": (lambda c: all(map(is_own_model, c.suites)), ("changes.scale",)),
-    "eager alone": (
-        lambda c: c.compilers == ("eager",),
-        ("extras.compile_runs", "extras.start_up", "extras.shapes"),
-    ),
+    "eager alone": (lambda c: c.compilers == ("eager",), TIMES_COMPILING),
     "--accuracy": (
         lambda c: not (c.protocol.performance or c.extras.shapes),  # --shapes has processes of its own
-        (*("protocol.repeat", "protocol.ci_width", "protocol.processes"),),
+        ("protocol.repeat", "protocol.ci_width", "protocol.processes"),
     ),
 }
 """What settings do nothing with: whether a configuration has it, and these settings."""
