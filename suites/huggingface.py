@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,8 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
 
     run(__file__)
 
-from harness.loading.toml_file import read_toml
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
-from harness.settings import no_such
+from suites.models.entries import Entry, entries_of
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -34,69 +33,33 @@ LARGE = 3_000_000_000
 UNNAMED_SEQUENCE = 128
 """Tokens read by a model that has no entry: the field's length for the same."""
 
-
 CUTS: Mapping[str, Mapping[str, int]] = {
     "full": {},
     "small": {"batch": 2, "sequence": 64},
     "tiny": {"batch": 1, "sequence": 16},
 }
 """The rule's own: never more than this of what is published. An entry may have other numbers."""
-CUT = ("batch", "config", "sequence")
-"""The keys of what an entry changes at a scale."""
+entries = functools.partial(entries_of, __file__, tags=("field",))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One table of ``huggingface.toml``, where its fields are explained."""
-
-    model_class: str
-    published_batch: int
-    source: str = ""
-    sequence: int | None = None
-    parameters: int | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    checkpoint: str | None = None
-    tags: tuple[str, ...] = ()
-    prompt_tokens: int | None = None
-    new_tokens: int | None = None
-    tolerance: Mapping[str, float] = field(default_factory=dict)
-    tolerance_reason: str = ""
-    gone: str = ""
-    small: Mapping[str, Any] = field(default_factory=dict)
-    tiny: Mapping[str, Any] = field(default_factory=dict)
-
-    def cut(self, scale: str) -> Mapping[str, Any]:
-        """What to change at ``scale``; where the entry does not say it, by the rule."""
-        own: Mapping[str, Mapping[str, Any]] = {"small": self.small, "tiny": self.tiny}
-        return {**CUTS[scale], **own.get(scale, {})}
-
-    def batch(self, scale: str) -> int:
-        """Samples in a step at ``scale``."""
-        most: int = self.cut(scale).get("batch", self.published_batch)
-        return min(self.published_batch, most)
-
-    def length(self, scale: str) -> int | None:
-        """Tokens (audio: numbers) in a sample at ``scale``; None where the configuration alone says it."""
-        if self.sequence is None:
-            return None
-        most: int = self.cut(scale).get("sequence", self.sequence)
-        return min(self.sequence, most)
+def cut(entry: Entry, scale: str) -> Mapping[str, Any]:
+    """What to change at ``scale``; where the entry does not say it, by the rule."""
+    own = {"small": entry.small, "tiny": entry.tiny}.get(scale, {})
+    return {**CUTS[scale], **own}
 
 
-@functools.cache
-def entries() -> Mapping[str, Entry]:
-    """What ``huggingface.toml`` says, by case name, in its order."""
-    tables = read_toml(Path(__file__).with_suffix(".toml"))
-    return {name: _entry(name, table) for name, table in tables.items()}
+def batch(entry: Entry, scale: str) -> int:
+    """Samples in a step at ``scale``."""
+    most: int = cut(entry, scale).get("batch", entry.published_batch)
+    return min(entry.published_batch, most)
 
 
-def _entry(name: str, table: Mapping[str, Any]) -> Entry:
-    fields = {"model_class": table.get("class", name), **table, "tags": tuple(table.get("tags", ["field"]))}
-    fields.pop("class", None)
-    for scale in ("small", "tiny"):
-        for key in {*table.get(scale, ())} - {*CUT}:
-            raise LookupError(f"suites/huggingface.toml, {name}, {scale}: {no_such(key, 'key', CUT)}")
-    return Entry(**fields)
+def length(entry: Entry, scale: str) -> int | None:
+    """Tokens (audio: numbers) in a sample at ``scale``; None where the configuration alone says it."""
+    if entry.sequence is None:
+        return None
+    most: int = cut(entry, scale).get("sequence", entry.sequence)
+    return min(entry.sequence, most)
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
@@ -111,13 +74,13 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 def _case(name: str, entry: Entry, setting: Setting) -> Case:
     mode = setting.mode.value
     generates = setting.mode is Mode.GENERATE
-    large = setting.scale == "full" and (entry.parameters or 0) > LARGE
+    large = setting.scale == "full" and entry.parameters > LARGE
     prompt, new = entry.prompt_tokens or PROMPT_TOKENS["full"], entry.new_tokens or NEW_TOKENS["full"]
     return Case(
         suite="huggingface",
         name=name,
         mode=setting.mode,
-        batch_size=1 if generates else entry.batch(setting.scale),
+        batch_size=1 if generates else batch(entry, setting.scale),
         published_batch_size=1 if generates else entry.published_batch,
         scale=setting.scale,
         tags=tuple(dict.fromkeys((*entry.tags, "on_request"))) if large else entry.tags,
@@ -125,7 +88,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         skip=f"gone: {entry.gone}" if entry.gone else "",
         prompt_tokens=min(prompt, PROMPT_TOKENS[setting.scale]) if generates else None,
         new_tokens=min(new, NEW_TOKENS[setting.scale]) if generates else None,
-        sequence=None if generates else entry.length(setting.scale),
+        sequence=None if generates else length(entry, setting.scale),
     )
 
 
@@ -142,9 +105,8 @@ def find(pattern: str) -> tuple[str, ...]:
 def case_for(name: str, setting: Setting) -> Case:
     """The case of a model class that ``find`` gave: its own defaults, one sample."""
     entry = entries().get(name)
-    if entry is not None:
-        return _case(name, entry, setting)
-    return replace(_case(name, _unnamed(name), setting), published_batch_size=None)
+    case = _case(name, entry or _unnamed(name), setting)
+    return case if entry else replace(case, published_batch_size=None)
 
 
 def build(case: Case) -> Workload:
@@ -158,20 +120,20 @@ def build(case: Case) -> Workload:
     entry = entries().get(name) or _unnamed(name)
     if entry.gone:
         raise LookupError(f"gone: {entry.gone}")
-    cls = model_class(entry.model_class)
+    cls = model_class(entry.model_class or name)
     generates = case.mode is Mode.GENERATE
     config = make_config(
         cls,
         published=entry.config,
         scale=scale,
-        cut=entry.cut(scale).get("config", {}),
+        cut=cut(entry, scale).get("config", {}),
         changes=case.config,
         use_cache=generates,
     )
     model = _load(cls, config, entry, case) if case.pretrained else cls(config)
     if generates:
         return _generation(model, case)
-    sequence = case.sequence or entry.length(scale) or UNNAMED_SEQUENCE
+    sequence = case.sequence or length(entry, scale) or UNNAMED_SEQUENCE
     return Workload(module=model, kwargs=inputs_for(model, case.batch, sequence), loss=own_loss)
 
 
@@ -190,7 +152,7 @@ def _generation(model: Any, case: Case) -> Workload:
 def _unnamed(name: str) -> Entry:
     """The entry of a class that the file does not list: the class's defaults."""
     prompt = 4 if name == "WhisperForConditionalGeneration" else None  # it has room for 448 tokens
-    return Entry(model_class=name, published_batch=1, sequence=UNNAMED_SEQUENCE, prompt_tokens=prompt)
+    return Entry(sequence=UNNAMED_SEQUENCE, prompt_tokens=prompt)
 
 
 def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,51 +25,17 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
 
     run(__file__)
 
-from harness.loading.toml_file import read_toml
 from harness.schema import Case, Mode, Setting
+from suites.models.entries import entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from harness.workload import Workload
 
 OPERATION = "operation"
 """Tag of every case: reports show the rates of an operation, and draw its roofline."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One table of ``ops.toml``, where its fields are explained."""
-
-    operation: str
-    full: tuple[int, ...]
-    small: tuple[int, ...]
-    tiny: tuple[int, ...]
-    source: str
-    shares: bool | None = None
-    package: str = ""
-    tags: tuple[str, ...] = ()
-    cpu_tags: tuple[str, ...] = ()
-
-    @property
-    def trains(self) -> bool:
-        return self.shares is None and not self.package
-
-    @property
-    def skip(self) -> str:
-        if not self.package or importlib.util.find_spec(self.package):
-            return ""
-        return f"needs the package {self.package}, which is not installed: pip install {self.package}"
-
-    def sizes(self, scale: str) -> tuple[int, ...]:
-        return tuple({"full": self.full, "small": self.small, "tiny": self.tiny}[scale])
-
-
-@functools.cache
-def entries() -> Mapping[str, Entry]:
-    """What ``ops.toml`` says, by case name, in its order."""
-    tables = read_toml(Path(__file__).with_suffix(".toml"))
-    return {name: Entry(**table) for name, table in tables.items()}
+entries = functools.partial(entries_of, __file__)
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
@@ -82,15 +47,21 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             suite="ops",
             name=name,
             mode=setting.mode,
-            batch_size=entry.sizes(setting.scale)[0],
-            published_batch_size=entry.full[0],
+            batch_size=entry.sizes[setting.scale][0],
+            published_batch_size=entry.sizes["full"][0],
             scale=setting.scale,
             tags=(OPERATION, *entry.tags, *(() if setting.scale == "full" else entry.cpu_tags)),
-            skip=entry.skip,
+            skip=_why_not(entry.package),
         )
         for name, entry in entries().items()
-        if setting.mode is Mode.INFERENCE or entry.trains
+        if setting.mode is Mode.INFERENCE or (entry.shares is None and not entry.package)
     )
+
+
+def _why_not(package: str) -> str:
+    if not package or importlib.util.find_spec(package):
+        return ""
+    return f"needs the package {package}, which is not installed: pip install {package}"
 
 
 def build(case: Case) -> Workload:
@@ -103,7 +74,7 @@ def build(case: Case) -> Workload:
     if case.config or case.pretrained:
         raise LookupError("--model-config and --pretrained: the operations of ops have sizes, and no weights")
     entry = entries()[case.name]
-    sizes = (case.batch, *entry.sizes(case.scale)[1:])
+    sizes = (case.batch, *entry.sizes[case.scale][1:])
     module, inputs = make_operation(entry.operation, sizes, shares=entry.shares)
     if case.mode is Mode.INFERENCE:
         return Workload(module=module, args=inputs)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,8 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
 
     run(__file__)
 
-from harness.loading.toml_file import read_toml
 from harness.schema import Case, Setting
+from suites.models.entries import Entry, entries_of
 
 if TYPE_CHECKING:
     from harness.workload import Workload
@@ -36,61 +35,40 @@ REQUESTED_BATCH = 16
 """Images in a step at full scale, of a model that was asked for by name: nothing is published for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One table of ``timm_models.toml``, where its fields are explained."""
-
-    published_batch: int
-    parameters: int
-    resolution: int
-    architecture: str = ""
-    architecture_reason: str = ""
-    gone: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    small: Mapping[str, Any] = field(default_factory=dict)
-    tiny: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
-    skip: Mapping[str, str] = field(default_factory=dict)
-    tolerance: Mapping[str, float] = field(default_factory=dict)
-    tolerance_reason: str = ""
-
-    def cuts(self, scale: str) -> dict[str, Any]:
-        """The changes to the full model at ``scale``, except the batch. Tiny adds to the changes of small."""
-        tables = {"full": (), "small": (self.small,), "tiny": (self.small, self.tiny)}[scale]
-        return {key: value for table in tables for key, value in table.items() if key != "batch"}
-
-    def batch_size(self, scale: str) -> int:
-        """Images in a step, never more than published."""
-        if scale == "full":
-            return self.published_batch
-        asked: int = (self.small if scale == "small" else self.tiny).get("batch", SMALL_BATCH)
-        return min(asked, self.published_batch)
+entries = functools.partial(entries_of, __file__)
 
 
-@functools.cache
-def entries() -> Mapping[str, Entry]:
-    """What ``timm_models.toml`` says, by case name, in its order."""
-    tables = read_toml(Path(__file__).with_suffix(".toml"))
-    return {name: Entry(**table) for name, table in tables.items()}
+def cuts(entry: Entry, scale: str) -> dict[str, Any]:
+    """The changes to the full model at ``scale``, except the batch. Tiny adds to the changes of small."""
+    tables = {"full": (), "small": (entry.small,), "tiny": (entry.small, entry.tiny)}[scale]
+    return {key: value for table in tables for key, value in table.items() if key != "batch"}
+
+
+def batch_size(entry: Entry, scale: str) -> int:
+    """Images in a step, never more than published."""
+    if scale == "full":
+        return entry.published_batch
+    asked: int = (entry.small if scale == "small" else entry.tiny).get("batch", SMALL_BATCH)
+    return min(asked, entry.published_batch)
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every curated case; none in generation, which is for language models."""
     if setting.mode.value == "generate":
         return ()
-    return tuple(_curated(name, entry, setting) for name, entry in entries().items())
+    return tuple(_case(name, entry, setting) for name, entry in entries().items())
 
 
-def _curated(name: str, entry: Entry, setting: Setting) -> Case:
+def _case(name: str, entry: Entry, setting: Setting) -> Case:
     mode = setting.mode.value
     return Case(
         suite="timm_models",
         name=name,
         mode=setting.mode,
-        batch_size=entry.batch_size(setting.scale),
+        batch_size=batch_size(entry, setting.scale),
         published_batch_size=entry.published_batch,
         scale=setting.scale,
-        tags=tuple(entry.tags),
+        tags=entry.tags,
         tolerance=entry.tolerance.get(mode),
         skip=entry.gone or entry.skip.get(mode, ""),
     )
@@ -111,10 +89,8 @@ def case_for(name: str, setting: Setting) -> Case:
     if setting.mode.value == "generate":
         raise LookupError(f"{name} cannot be run with --generate; use --training or --inference")
     entry = entries().get(name)
-    if entry is not None:
-        return _curated(name, entry, setting)
-    unnamed = Entry(published_batch=REQUESTED_BATCH, parameters=0, resolution=0)
-    return replace(_curated(name, unnamed, setting), published_batch_size=None)
+    case = _case(name, entry or Entry(published_batch=REQUESTED_BATCH), setting)
+    return case if entry else replace(case, published_batch_size=None)
 
 
 def build(case: Case) -> Workload:
@@ -156,7 +132,7 @@ def plan(case: Case) -> tuple[str, dict[str, Any], int | None]:
             raise LookupError(f"{case.name}: {entry.gone}")
         architecture = entry.architecture or case.name
         # published weights fit the whole model only: with them, nothing but the batch is cut
-        keywords = {**entry.config, **({} if case.pretrained else entry.cuts(case.scale))}
+        keywords = {**entry.config, **({} if case.pretrained else cuts(entry, case.scale))}
     if "img_size" in asked:  # timm's word for it, which only some families know
         asked["resolution"] = asked.pop("img_size")
     keywords.update(asked)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,8 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
     run(__file__)
 
 from harness.loading.dropout import KEPT_DROPOUT
-from harness.loading.toml_file import read_toml
 from harness.schema import PUBLISHED_MODEL, Case, Mode, Setting
+from suites.models.entries import Entry, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from harness.workload import Workload
-
 
 IMPLEMENTATIONS = {
     "HuggingFaceGPT": "huggingface_gpt",
@@ -43,29 +41,7 @@ IMPLEMENTATIONS = {
 """Class -> its file in ``models``, which also has the class of its configuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One table of ``tiny_gpt.toml``, where its fields are explained."""
-
-    implementation: str
-    config: Mapping[str, Any]
-    parameters: int
-    loss: str
-    published_batch: int
-    cpu_batch: Mapping[str, int]
-    cpu_batch_reason: str
-    source: str = "the study"
-    tags: tuple[str, ...] = ()
-    cpu_tags: tuple[str, ...] = ()
-
-
-@functools.cache
-def entries() -> Mapping[str, Entry]:
-    """What ``tiny_gpt.toml`` says, by case name, in its order."""
-    tables = read_toml(Path(__file__).with_suffix(".toml"))
-    return {name: Entry(**table) for name, table in tables.items()}
-
-
+entries = functools.partial(entries_of, __file__, source="the study")
 TINY_BATCH = 2
 
 

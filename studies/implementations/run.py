@@ -20,8 +20,9 @@ from studies.implementations.addition import additions, input_length
 from studies.implementations.results import SOLVED, Point, place
 from studies.journal import PASS, Journal, say
 from studies.options import ImplementationsOptions
+from suites.models.entries import Entry
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
-from suites.tiny_gpt import Entry, entries
+from suites.tiny_gpt import entries
 
 EVERY, EVERY_MLP = 50, 500
 EVERY_TEXT_MLP = {"MLP_shakespeare_16x256": 200, "MLP_shakespeare_8x128": 200, "MLP_shakespeare_16x64": 25}

@@ -19,7 +19,7 @@ from harness.schema import SCALES, Case, Mode, Setting
 from runner.analysis.comparison import OPERATION
 from runner.cli.main import main
 from suites import huggingface, ops, timm_models, tiny_gpt, torchbench
-from suites.timm_models import Entry
+from suites.models.entries import Entry
 from tests.command_line import ran
 from tests.factories import Capture, Patch
 from tests.suites.checkout import MODELS, made_up
@@ -94,7 +94,7 @@ L3_BYTES = 32 * 2**20  # of the processor whose runs are committed
 def test_every_case_is_an_operation_and_its_batch_is_its_first_size(scale: str) -> None:
     for name, case in named(ops, Mode.INFERENCE, scale).items():
         assert OPERATION in case.tags
-        assert case.batch_size == ops.entries()[name].sizes(scale)[0]
+        assert case.batch_size == ops.entries()[name].sizes[scale][0]
 
 
 @pytest.mark.parametrize("name", list(ops.entries()))
@@ -103,9 +103,9 @@ def test_every_operation_has_a_purpose_and_scales_that_fall_to_what_caches_do_no
     assert len(entry.source.split()) >= 4
     kind = name.partition("_")[0]
     assert entry.shares is (kind == "view" if kind in ("view", "copy") else None)
-    full, small, tiny = (math.prod(entry.sizes(scale)) for scale in ("full", "small", "tiny"))
+    full, small, tiny = (math.prod(entry.sizes[scale]) for scale in ("full", "small", "tiny"))
     assert full > small > tiny
-    assert len(entry.sizes("full")) == (4 if name == "matmul_batched" else len(entry.sizes("small")))
+    assert len(entry.sizes["full"]) == (4 if name == "matmul_batched" else len(entry.sizes["small"]))
     if not name.startswith(PRODUCTS):
         assert 4 * small > L3_BYTES
 
@@ -198,9 +198,12 @@ def test_a_skip_and_a_tolerance_hold_in_their_mode_and_what_timm_dropped_in_both
 
 def test_tiny_starts_from_small_but_for_its_batch() -> None:
     entry = entry_of(small={"depth": 4, "width": 8, "batch": 4}, tiny={"depth": 1})
-    assert (entry.cuts("full"), entry.cuts("small")) == ({}, {"depth": 4, "width": 8})
-    assert entry.cuts("tiny") == {"depth": 1, "width": 8}
-    assert (entry.batch_size("small"), entry.batch_size("tiny")) == (4, 2)
+    assert (timm_models.cuts(entry, "full"), timm_models.cuts(entry, "small")) == (
+        {},
+        {"depth": 4, "width": 8},
+    )
+    assert timm_models.cuts(entry, "tiny") == {"depth": 1, "width": 8}
+    assert [timm_models.batch_size(entry, scale) for scale in ("small", "tiny")] == [4, 2]
 
 
 # -- huggingface ------------------------------------------------------------
@@ -212,12 +215,6 @@ def test_the_fields_51_names_come_first() -> None:
     assert ["field" in entry.tags for entry in ENTRIES.values()] == [n < 51 for n in range(len(ENTRIES))]
 
 
-def test_a_misspelled_key_of_a_scale_is_one_sentence() -> None:
-    said = r"^suites/huggingface\.toml, Mine, tiny: there is no key called 'batches'; did you mean batch\?$"
-    with pytest.raises(LookupError, match=said):
-        huggingface._entry("Mine", {"published_batch": 1, "tiny": {"batches": 1}})
-
-
 @pytest.mark.parametrize("name", list(ENTRIES))
 def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
     entry = ENTRIES[name]
@@ -225,8 +222,8 @@ def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
     assert entry.published_batch & (entry.published_batch - 1) == 0
     assert set(entry.tags) <= {"field", "modern", "generate", "quick", "on_request"}
     assert {*entry.small, *entry.tiny} <= {"batch", "sequence", "config"}
-    assert bool(entry.gone) == (entry.parameters is None)
-    assert entry.parameters is None or entry.parameters > 10_000
+    assert bool(entry.gone) == (entry.parameters == 0)
+    assert entry.gone or entry.parameters > 10_000
     assert entry.sequence is not None or "field" not in entry.tags
     assert entry.checkpoint is None or entry.checkpoint.count("/") == 1
     if entry.source and "config.json" not in entry.source and "field" in entry.tags:
@@ -236,9 +233,10 @@ def test_every_table_of_huggingface_is_well_formed(name: str) -> None:
 @pytest.mark.parametrize("name", list(ENTRIES))
 def test_a_smaller_scale_never_reads_more(name: str) -> None:
     entry = ENTRIES[name]
-    lengths = [entry.length(scale) or 0 for scale in ("tiny", "small", "full")]
+    lengths = [huggingface.length(entry, scale) or 0 for scale in ("tiny", "small", "full")]
     assert lengths == sorted(lengths)
-    assert entry.batch("tiny") <= entry.batch("small") <= entry.batch("full")
+    batches = [huggingface.batch(entry, scale) for scale in ("tiny", "small", "full")]
+    assert batches == sorted(batches)
 
 
 def test_what_is_gone_stays_in_the_list_and_says_so() -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import Case, Mode, Setting
 from suites import huggingface
+from suites.models.entries import Entry
 from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import inputs_for, own_loss
 from suites.models.huggingface_names import model_class, model_class_names
@@ -57,9 +58,9 @@ def test_it_is_as_large_as_its_table_says(name: str) -> None:
     assert trainable(small.module) < 150_000_000
     for given, scale in ((full, "full"), (small, "small")):
         tensors = {key: value for key, value in given.kwargs.items() if isinstance(value, torch.Tensor)}
-        assert {tensor.shape[0] for tensor in tensors.values()} == {entry.batch(scale)}
+        assert {tensor.shape[0] for tensor in tensors.values()} == {huggingface.batch(entry, scale)}
         if "input_ids" in tensors:
-            assert tensors["input_ids"].shape[1] == entry.length(scale)
+            assert tensors["input_ids"].shape[1] == huggingface.length(entry, scale)
     rates = {part.p for part in small.module.modules() if isinstance(part, nn.Dropout)}
     assert rates <= {0.0, KEPT_DROPOUT}
 
@@ -173,7 +174,7 @@ def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("config", "name"), [({"dtype": None}, "dtype"), ({}, "torch_dtype")])
 def test_an_old_library_too_loads_weights_in_float32(config: dict[str, object], name: str) -> None:
-    entry = huggingface.Entry(model_class="Any", published_batch=1, checkpoint="a/b")
+    entry = Entry(checkpoint="a/b")
     loaded, given = Mock(), SimpleNamespace(**config)
     huggingface._load(loaded, given, entry, make_job(scale="full").case)
     loaded.from_pretrained.assert_called_once_with("a/b", config=given, **{name: torch.float32})

@@ -129,7 +129,7 @@ def test_a_promise_about_storage_is_held_when_the_case_is_built() -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("matmul")])
 def test_flops_of_a_product_are_those_of_its_sizes(name: str) -> None:
     given = workload(name)
-    assert flops_of(given) == 2 * math.prod(ops.entries()[name].sizes("tiny"))
+    assert flops_of(given) == 2 * math.prod(ops.entries()[name].sizes["tiny"])
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_every_case_builds_whole_and_small(name: str) -> None:
     assert full.args[0].shape == (entry.published_batch, 3, side, side)
     assert trainable(small.module) <= entry.parameters
     side = entry.small.get("resolution", side)
-    assert small.args[0].shape == (entry.batch_size("small"), 3, side, side)
+    assert small.args[0].shape == (timm_models.batch_size(entry, "small"), 3, side, side)
 
 
 @pytest.mark.parametrize("name", RUN)
