@@ -19,7 +19,7 @@ from runner.store.record_file import CUT_SHORT, read_records
 from runner.store.run_folder import RECORDS, RunFolder
 from tests.cli.command import ROOT
 from tests.command_line import ran
-from tests.factories import Clock, make_job, make_record
+from tests.factories import Clock, Patch, make_job, make_record
 from tests.gpu import card
 from tests.gpu.items import ROWS, Item, items
 
@@ -78,9 +78,7 @@ def raises() -> None:
 
 
 @pytest.mark.parametrize("how", ["hangs", "breaks", "takes five times as long"])
-def test_a_bad_item_costs_no_other_its_numbers(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_item_costs_no_other_its_numbers(how: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(card, "GRACE_S", 0.0)
     alarm, clock = card.Alarm(), Clock()
     before = signal.signal(signal.SIGALRM, alarm.ring)

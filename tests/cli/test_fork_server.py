@@ -17,7 +17,7 @@ from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
 from tests.cli.command import PATIENCE_S, ROOT, TOYS, records, run_into, wait_until
 from tests.command_line import ran
-from tests.factories import make_job
+from tests.factories import Patch, make_job
 
 pytestmark = pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
 
@@ -106,9 +106,7 @@ def test_a_worker_does_not_outlive_its_host(pool: HostPool, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_threads_and_compilers_processes_work_after_forks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_and_compilers_processes_work_after_forks(tmp_path: Path, monkeypatch: Patch) -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name)
     words = ("--training", f"--suites={TOYS}", "--only=norm", "--compilers=inductor", "-n4", "-dcpu")

@@ -22,7 +22,7 @@ from runner.cli.main import main
 from runner.cli.parser import build_parser
 from runner.plan.probe import NoAnswer
 from tests.cli.command import ANIMALS, TOYS
-from tests.factories import accuracy_run, sampled, synthetic_run
+from tests.factories import Capture, Patch, accuracy_run, sampled, synthetic_run
 
 # -- flags ---------------------------------------------------------------------------
 ODD = """ -- - ../../x /dev/null / ~ `x` %s {0} [ (?P<a * =1 a=b=c : a.b: :make no.such:make no_such.py:make
@@ -72,7 +72,7 @@ def not_there(*_: object, **__: object) -> Any:
 
 
 @pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def quiet(monkeypatch: Patch) -> None:
     """Nothing is started: a library that would be asked says that it is not there. One parser is built."""
     monkeypatch.setattr("runner.cli.parser.build_parser", functools.cache(build_parser))
     monkeypatch.setattr("runner.plan.probe._ask", not_there)
@@ -80,7 +80,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.store.run_folder.RunFolder.create", no_worker)
 
 
-def check_flags(capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
+def check_flags(capsys: Capture, typed: list[str]) -> None:
     try:
         code: object = main(typed)
     except SystemExit as end:  # --version and --help end so
@@ -102,7 +102,7 @@ def at_length(some: int, many: int) -> pytest.MarkDecorator:
 
 @at_length(400, 10_000)
 @pytest.mark.usefixtures("quiet")
-def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str], examples: int) -> None:
+def test_whatever_is_typed_ends_in_a_sentence(capsys: Capture, examples: int) -> None:
     @settings(deadline=None, max_examples=examples)
     @given(words(), st.sampled_from(ENDINGS), st.booleans())
     def check(typed: list[str], ending: list[str], before: bool) -> None:
@@ -113,7 +113,7 @@ def test_whatever_is_typed_ends_in_a_sentence(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("value", sampled(9, HOSTILE), ids=lambda value: ascii(value)[:30])
 @pytest.mark.usefixtures("quiet")
-def test_every_flag_takes_or_refuses_every_value(capsys: pytest.CaptureFixture[str], value: str) -> None:
+def test_every_flag_takes_or_refuses_every_value(capsys: Capture, value: str) -> None:
     for action in build_parser()._actions:
         for flag in action.option_strings:
             if flag not in NEVER and flag != "--output-dir":
@@ -186,7 +186,7 @@ FILES = st.lists(
 )
 
 
-def check_records(capsys: pytest.CaptureFixture[str], folder: Path, lines: list[bytes]) -> None:
+def check_records(capsys: Capture, folder: Path, lines: list[bytes]) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "records.jsonl").write_bytes(b"\n".join(lines))
     code = main(["--visualize-logs", str(folder)])
@@ -211,9 +211,7 @@ def without_slow_reports() -> Iterator[None]:
 
 
 @at_length(60, 3000)
-def test_whatever_records_have_become_they_are_read(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
-) -> None:
+def test_whatever_records_have_become_they_are_read(capsys: Capture, tmp_path: Path, examples: int) -> None:
     @settings(deadline=None, max_examples=examples)
     @given(FILES)
     def check(lines: list[bytes]) -> None:
@@ -224,9 +222,7 @@ def test_whatever_records_have_become_they_are_read(
 
 
 @at_length(8, 300)
-def test_whatever_records_have_become_they_are_drawn(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, examples: int
-) -> None:
+def test_whatever_records_have_become_they_are_drawn(capsys: Capture, tmp_path: Path, examples: int) -> None:
     @settings(deadline=None, max_examples=examples)
     @given(st.lists(changed_line(), min_size=1, max_size=3))
     def check(lines: list[bytes]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import records, refusal, run_into, runner, statuses
+from tests.factories import Patch
 
 MODEL = """
 import torch
@@ -172,7 +173,7 @@ def test_bad_input_is_one_sentence(here: Path, flag: str, says: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_listing_has_them_and_those_of_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_listing_has_them_and_those_of_packages(here: Path, monkeypatch: Patch) -> None:
     installed = here / "installed"
     package = installed / "faster-1.0.dist-info"
     package.mkdir(parents=True)

@@ -7,7 +7,7 @@ import pytest
 from runner.cli.actions.measure import FILES, _own_files, _say_edited
 from runner.store.run_folder import RunFolder
 from tests.cli.command import ROOT, records, refusal, run_into, statuses
-from tests.factories import make_job
+from tests.factories import Capture, make_job
 
 SOURCE = """
 import torch
@@ -129,9 +129,7 @@ def test_a_model_that_cannot_be_loaded_costs_itself_alone(tmp_path: Path) -> Non
     assert "my_models has no function 'absent'" in refused
 
 
-def test_a_file_that_was_edited_before_the_run_goes_on_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_was_edited_before_the_run_goes_on_is_named(tmp_path: Path, capsys: Capture) -> None:
     models, compilers = mine(tmp_path), tmp_path / "compilers.py"
     compilers.touch()
     job = make_job(suite=f"{models}:make", own_compilers={"mine": f"{compilers}:compile"})

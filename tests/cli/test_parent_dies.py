@@ -27,7 +27,7 @@ from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, begun, wait_until
 from tests.cli.instant import UNDER_WAY
 from tests.cli.instant_runs import FLAGS, INSTANT, Server, processes_in
 from tests.command_line import ran
-from tests.factories import known, sampled
+from tests.factories import Patch, known, sampled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -115,7 +115,7 @@ def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
 
 
 @pytest.mark.long
-def test_killed_any_time_and_resumed(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_any_time_and_resumed(server: Server, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(server, "light", False)
     seen: Counter[str] = Counter()
     for number in range(20):  # again where the machine has become faster or slower since its runs were timed

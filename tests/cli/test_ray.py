@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import TOYS, begun, records, run_into, runner, statuses
+from tests.factories import Patch
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'torchduet[ray]'")
 pytestmark = [
@@ -25,7 +26,7 @@ PATIENCE_S = 600.0  # of a test that would otherwise hang; on a busy machine Ray
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(monkeypatch: Patch) -> Iterator[Any]:
     """A head without cores, and no node yet that could run a job."""
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster

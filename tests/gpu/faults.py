@@ -1,4 +1,4 @@
-"""A model, and compilers that break the device or fill its memory. Workers load this file by its path."""
+"""A model, and a compiler that breaks the device. Workers load this file by its path."""
 
 import os
 import signal
@@ -17,37 +17,23 @@ def model(batch_size: int = 8) -> Workload:
     return Workload(module=module, args=(given,), loss=lambda out, _: out.square().mean())
 
 
-class _Spoiled(nn.Module):
-    """The module, and something else in its fourth step."""
+class _Breaks(nn.Module):
+    """The module, and in its fourth step an assertion that fails on the device."""
 
-    def __init__(self, module: nn.Module, act: Any) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.module, self.act = module, act
+        self.module = module
         self.steps = 0
 
     def forward(self, x: torch.Tensor) -> Any:
         self.steps += 1
-        if self.steps == 4:
-            self.act(x)
+        if self.steps == 4 and x.device.type == "cpu":  # the stand-in: no error of a CPU stays
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif self.steps == 4:
+            torch.zeros(4, device=x.device)[torch.full((1,), 1 << 20, device=x.device)] += 1
         return self.module(x)
 
 
-def _assert_on_device(x: torch.Tensor) -> None:
-    if x.device.type == "cpu":  # the stand-in: it ends the process, as no error of a CPU stays
-        os.kill(os.getpid(), signal.SIGSEGV)
-    index = torch.full((1,), 1 << 20, device=x.device)
-    torch.zeros(4, device=x.device)[index] += 1
-
-
-def _fill(x: torch.Tensor) -> None:
-    torch.empty(1 << 50, dtype=torch.uint8, device=x.device)
-
-
 def breaks(module: nn.Module) -> Any:
-    """Runs eager; its fourth step fails an assertion on the device."""
-    return _Spoiled(module, _assert_on_device)
-
-
-def fills(module: nn.Module) -> Any:
-    """Runs eager; its fourth step asks for more memory than there is."""
-    return _Spoiled(module, _fill)
+    """Runs eager, and breaks the device."""
+    return _Breaks(module)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from pathlib import Path
@@ -16,48 +15,18 @@ import torchduet
 from harness import devices
 from harness.codec import to_json
 from harness.precision import settle
-from harness.schema import Job, Protocol, Record, Status
+from harness.schema import Protocol, Status
 from harness.worker.session import Session
 from harness.workload import Workload
 from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import ForkedStart, HostPool, forking_works
 from runner.plan.interpreter import worker_environment
-from tests.factories import known, make_job
-from tests.worker.planted import silent, workload
+from tests.factories import make_job
+from tests.worker.planted import silent
 
-HERE = Path(__file__).parent
-FAULTS = str(HERE / "faults.py")
+FAULTS = str(Path(__file__).with_name("faults.py"))
 QUICK = Protocol(repeat=10, min_sample_s=0.0)
 STEP_S = 0.020
-
-
-def job(device: devices.Device, *candidates: str, dtype: str = "float32", **protocol: Any) -> Job:
-    settings = Protocol(**{"repeat": 10, "min_sample_s": 0.0, **protocol})
-    return make_job(device=str(device), dtype=dtype, candidates=candidates, protocol=settings)
-
-
-def records_of(device: devices.Device, *compilers: str, protocol: Protocol = QUICK) -> dict[str, Record]:
-    """Of the model of ``faults.py``; ``faults.breaks`` and ``eager``, by the last part of their names."""
-    result = torchduet.compare(
-        f"{FAULTS}:model", compilers=compilers, mode="training", device=str(device), protocol=protocol
-    )
-    return {record.candidate.rpartition(".")[2]: record for record in result.records}
-
-
-# -- the device itself ------------------------------------------------------------------------
-@pytest.mark.usefixtures("_real_gpu")
-def test_the_allocator_counts_and_a_graph_has_a_pool(device: devices.Device, place: torch.device) -> None:
-    assert devices.likely() == devices.best() == device.type
-    before, pool = device.begin_peak(), device.pool_bytes()
-    given = torch.ones(1 << 26, dtype=torch.uint8, device=place)
-    assert known(device.peak_bytes()) - known(before) == given.numel()
-    counts = device.allocator_counts()
-    assert set(counts) == {"allocator_retries", "device_allocations"}
-    assert counts["device_allocations"] > 0
-    with torch.cuda.graph(torch.cuda.CUDAGraph()):
-        result = given * 2 + 1
-    assert known(device.pool_bytes()) - known(pool) >= result.numel()
-    device.empty_cache()
 
 
 # -- times ------------------------------------------------------------------------------------
@@ -96,7 +65,9 @@ def test_a_step_of_a_known_time_is_timed_right(device: devices.Device) -> None:
     """By first calls, rounds and the lap of a generation alike."""
     cycles = cycles_of(STEP_S, device)
     work = Workload(module=Sleeping(cycles), args=(torch.ones(4, 8),), loss=lambda out, _: out.mean())
-    ready = Session(job(device, "eager", accuracy=False), silent, lambda _: work)
+    protocol = Protocol(repeat=10, min_sample_s=0.0, accuracy=False)
+    job = make_job(device=str(device), candidates=("eager",), protocol=protocol)
+    ready = Session(job, silent, lambda _: work)
     ready.open()
     ready.prepare("eager")
     ready.warm_up()
@@ -110,20 +81,15 @@ def test_a_step_of_a_known_time_is_timed_right(device: devices.Device) -> None:
 
 # -- failures ---------------------------------------------------------------------------------
 def test_who_breaks_the_device_leaves_the_others_their_numbers(device: devices.Device) -> None:
-    by_name = records_of(device, "eager", f"{FAULTS}:breaks", "aot_eager")
-    assert by_name["breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
+    compilers = ["eager", f"{FAULTS}:breaks", "aot_eager"]
+    how: dict[str, Any] = {"compilers": compilers, "mode": "training", "protocol": QUICK}
+    records = torchduet.compare(f"{FAULTS}:model", device=str(device), **how).records
+    by_name = {record.candidate: record for record in records}
+    assert by_name["faults.breaks"].status is (Status.FAIL_TO_RUN if device.accelerated else Status.CRASH)
     for name in ("eager", "aot_eager"):
         assert by_name[name].status is Status.PASS
         assert by_name[name].samples is not None
     assert any("fresh worker after" in note or "alone" in note for note in by_name["aot_eager"].notes)
-
-
-def test_who_has_no_memory_is_tried_alone_and_leaves_the_others_their_batch(device: devices.Device) -> None:
-    protocol = Protocol(repeat=6, min_sample_s=0.0, fixed_batch=True)
-    by_name = records_of(device, f"{FAULTS}:fills", "aot_eager", protocol=protocol)
-    assert by_name["fills"].status is Status.OOM
-    assert by_name["fills"].notes[0].startswith("measured alone")
-    assert by_name["aot_eager"].status is Status.PASS
 
 
 @pytest.mark.skipif(not forking_works(), reason="this system cannot fork and watch workers")
@@ -160,39 +126,6 @@ def test_tf32_is_off_on_and_put_back_where_a_model_sets_it(place: torch.device) 
     assert error() == off
     if torch.cuda.get_device_capability(place) >= (8, 0):
         assert on > 10 * off
-
-
-def test_compare_leaves_the_process_as_it_was(device: devices.Device, place: torch.device) -> None:
-    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1)).to(place)
-    torch.backends.cudnn.allow_tf32 = True
-    settings = (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)
-    before = torch.rand(1, device=place), torch.get_rng_state(), devices.of(place).generator_state()
-    result = torchduet.compare(
-        module, torch.ones(4, 8, device=place), compilers=["aot_eager"], mode="training", protocol=QUICK
-    )
-    assert result.records[0].job.device.partition(":")[0] == device.type
-    assert result.records[0].status is Status.PASS
-    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == settings
-    assert torch.equal(torch.get_rng_state(), before[1])
-    state = devices.of(place).generator_state()
-    assert state is before[2] is None or torch.equal(state, before[2])  # type: ignore[arg-type]
-
-
-@pytest.mark.usefixtures("_real_gpu")
-def test_a_session_that_is_over_leaves_little_memory(device: devices.Device, place: torch.device) -> None:
-    gc.collect()
-    device.empty_cache()
-    before = device.begin_peak() or 0
-    ready = Session(job(device, "inductor"), silent, lambda _: workload("mlp"))
-    ready.open()
-    ready.prepare("inductor")
-    ready.warm_up()
-    ready.measure(3)
-    del ready
-    torch._dynamo.reset()
-    gc.collect()
-    device.empty_cache()
-    assert (device.begin_peak() or 0) - before < 1 << 26  # cuBLAS keeps a workspace of 32 MB
 
 
 def test_two_environments_agree(device: devices.Device, tmp_path: Path) -> None:

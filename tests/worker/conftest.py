@@ -9,12 +9,13 @@ from harness.loading.torchvision_ops import mend_torchvision
 from harness.metrics import peak_rates
 from harness.worker import session as sessions
 from tests.accelerator import Accelerator, in_place_of_the_cpu
+from tests.factories import Patch
 
 mend_torchvision()  # as load_suite does: many tests import suites and model libraries themselves
 
 
 @pytest.fixture(autouse=True)
-def _short_collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _short_collections(monkeypatch: Patch) -> Iterator[None]:
     """A session collects garbage many times, which takes some tenths of a second with torch imported.
 
     What is there before a test is frozen, so that collections visit only what the test has made.
@@ -37,7 +38,7 @@ def fresh_compiler() -> Iterator[None]:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Accelerator]:
+def machine(monkeypatch: Patch) -> Iterator[Accelerator]:
     """Small copies and products, no facts about packages, and no collections, which take most of the time."""
     monkeypatch.setattr(gc, "collect", lambda *_: 0)
     monkeypatch.setattr(sessions, "describe", lambda device: {"device": str(device)})

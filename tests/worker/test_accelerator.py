@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -12,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from torch import nn
 from torch._dynamo.utils import counters
 
-from harness.backends import cudagraphs
 from harness.backends.shared import inductor
 from harness.devices import of
 from harness.failures import JobFailed
@@ -24,7 +23,6 @@ from harness.metrics.energy import per_step_j
 from harness.precision import precision
 from harness.program import Compiled, Program
 from harness.schema import BASELINE, Mode, Status
-from harness.timing import warm_up
 from harness.timing.measure import STREAM, stream_of
 from harness.timing.workbench import Workbench
 from harness.worker import session as sessions
@@ -45,8 +43,8 @@ from tests.accelerator import (
     times,
     waiting_places,
 )
-from tests.factories import sampled
-from tests.worker.planted import CPU, failed, inference, silent
+from tests.factories import Patch, sampled
+from tests.worker.planted import CPU, failed, silent
 
 LONG = stream_of(0.030)  # steps of a sample of eager's
 
@@ -243,48 +241,39 @@ def test_a_wait_that_is_left_out_is_noticed(machine: Accelerator, place: Place) 
 
 
 def test_a_step_that_waits_for_the_device_has_no_time_of_the_device(machine: Accelerator) -> None:
-    def step() -> None:
+    def step(*, reads: bool) -> None:
         machine.submit(0.002)
-        machine.now += 0.001
+        machine.now = max(machine.now, machine.free_at) if reads else machine.now + 0.001
 
-    def reading() -> None:
-        step()
-        machine.now = max(machine.now, machine.free_at)
-
-    assert of(CPU).busy_s(step, 5, 0.02) == about(5 * 0.002)
-    assert of(CPU).busy_s(reading, 5, 0.02) is None
+    assert of(CPU).busy_s(partial(step, reads=False), 5, 0.02) == about(5 * 0.002)
+    assert of(CPU).busy_s(partial(step, reads=True), 5, 0.02) is None
 
 
 # -- clocks ----------------------------------------------------------------------------------
 @pytest.fixture
-def readings(machine: Accelerator, monkeypatch: pytest.MonkeyPatch) -> Accelerator:
+def readings(machine: Accelerator, monkeypatch: Patch) -> Accelerator:
     for module in (gpu_clock, sessions):
         monkeypatch.setattr(module, "gpu_of", lambda _: machine)
     return machine
 
 
-def hungry(machine: Accelerator) -> Callable[[Program], Compiled]:
-    """Half of eager's time, at half as much power again."""
-
-    def compile_it(program: Program) -> Compiled:
-        model: Any = program.module
-        model.watts *= 1.5
-        return times(machine, 0.5)(program)
-
-    return compile_it
-
-
 @pytest.mark.parametrize("heated", [True, False])
 @pytest.mark.series
 def test_rounds_begin_when_clock_and_power_have_settled(
-    readings: Accelerator, monkeypatch: pytest.MonkeyPatch, *, heated: bool
+    readings: Accelerator, monkeypatch: Patch, *, heated: bool
 ) -> None:
     """After a compilation, the card is idle: its first steps are faster than all later ones."""
     machine = readings
     machine.limit_w = 0.6 * WATTS
+
+    def hungry(program: Program) -> Compiled:  # half of eager's time, at half as much power again
+        model: Any = program.module
+        model.watts *= 1.5
+        return times(machine, 0.5)(program)
+
     if not heated:
         monkeypatch.setattr(sessions, "heat", lambda *_: 0.0)
-    ready = prepared(machine, {"hungry": hungry(machine)})
+    ready = prepared(machine, {"hungry": hungry})
     machine.now += 60.0
     warmed = ready.warm_up()
     rounds, _ = ready.measure(10)
@@ -294,110 +283,60 @@ def test_rounds_begin_when_clock_and_power_have_settled(
         return
     assert 1.0 <= float(warmed["heated_s"] or 0.0) < 10.0
     metrics = ready.conclude()
-    assert metrics[""]["gpu_capped_share"] == 1.0
-    assert metrics[""]["gpu_throttle_reasons"] == "power cap"
-    assert "throttled_rounds" not in metrics[""]
+    told = [metrics[""].get(f"gpu_{name}") for name in ("capped_share", "throttle_reasons")]
+    assert (told, "throttled_rounds" in metrics[""]) == ([1.0, "power cap"], False)
     clocks = [float(metrics[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "hungry")]
     assert clocks[0] > clocks[1] > 800
 
 
-@pytest.mark.parametrize("told", [0, 2])
-def test_a_card_that_tells_nothing_or_no_longer_is_heated_without_readings(
-    monkeypatch: pytest.MonkeyPatch, told: int
-) -> None:
-    monkeypatch.setattr(warm_up, "LEAST_S", 0.01)
-    monkeypatch.setattr(warm_up, "EVERY_S", 0.001)
-    monkeypatch.setattr(warm_up, "MOST_S", 60.0)  # of readings that never settle
-    left = [(1000.0 * n, 1.0) for n in range(told)]
-    assert warm_up.heat({"fast": lambda: None}, lambda: None, left.pop, lambda _: None) < 60.0
-    assert left == []
-
-
 def test_a_round_with_a_throttled_sample_is_taken_again(readings: Accelerator) -> None:
-    machine = readings
+    machine, calls = readings, itertools.count()
     machine.limit_w = 10 * WATTS
     ready = prepared(machine, {"plain": times(machine, 1.0)})
     ready.warm_up()
-    calls = itertools.count()
 
     def brake() -> None:
         machine.limit_w = (0.5 if next(calls) // LONG == 5 else 10) * WATTS  # in the sixth sample
 
     before_each_step(ready._variants["plain"], brake)
     rounds, _ = ready.measure(10)
-    assert len(rounds) == 10
     assert [timed_round.seconds["plain"] for timed_round in rounds] == [about(0.030)] * 10
     assert ready.conclude()[""]["throttled_rounds"] == 1
 
 
 # -- CUDA graphs that torch skips: its counters are set by hand -----------------------------------
 REASON = "skipping cudagraphs due to mutated inputs"
+SKIPPED = f"graphs: 1 graphs did not become CUDA graphs (the latest: {REASON} in foo)"
 
 
-def graphs(machine: Accelerator, *, skips: int, copied: int, pool: int = 0) -> Callable[[Program], Compiled]:
-    """A compiler that runs eager, and counts as torch does when it records or skips CUDA graphs."""
+@pytest.mark.parametrize(
+    ("skips", "copies", "pool", "says"),
+    [
+        (2, 0, 0, f"every CUDA graph was skipped; {REASON} in foo"),
+        (1, 1, 0, SKIPPED),
+        (1, 0, 100, SKIPPED),
+        (0, 40, 0, "graphs: every replay copies 40 tensors, the weights among them"),
+    ],
+)
+@pytest.mark.series
+def test_graphs_that_were_skipped_and_copies_of_the_weights_are_told(
+    machine: Accelerator, monkeypatch: Patch, skips: int, copies: int, pool: int, says: str
+) -> None:
+    """The compiler runs eager, and counts as torch does when it records or skips CUDA graphs."""
 
     def compile_it(program: Program) -> Compiled:
         compiled = inductor.with_cuda_graphs(program, "graphs", lambda: times(machine, 1.0)(program))
         counters["inductor"]["cudagraph_skips"] += skips
-        counters["inductor"]["cudagraph_recorded_non_static_inputs"] += copied
+        counters["inductor"]["cudagraph_recorded_non_static_inputs"] += copies
         machine.pools += pool
         return compiled
 
-    return compile_it
-
-
-@pytest.fixture
-def _reason(monkeypatch: pytest.MonkeyPatch) -> None:
     metric = SimpleNamespace(cudagraph_skip_reason=f"{REASON}\n  in foo", start_time_us=0, graph_op_count=0)
     monkeypatch.setattr("harness.counters.compilations", lambda: [metric, SimpleNamespace()])
-
-
-@pytest.mark.usefixtures("_reason")
-def test_a_candidate_whose_graphs_were_all_skipped_is_not_compiled(machine: Accelerator) -> None:
-    failure = failed(lambda: prepared(machine, {"graphs": graphs(machine, skips=2, copied=0)}))
-    assert failure.status is Status.NOT_COMPILED
-    assert str(failure) == f"every CUDA graph was skipped; {REASON} in foo"
-
-
-SKIPPED = f"graphs: 1 graphs did not become CUDA graphs (the latest: {REASON} in foo)"
-
-
-@pytest.mark.usefixtures("_reason")
-@pytest.mark.parametrize(
-    ("evidence", "note"),
-    [
-        ({"skips": 1, "copied": 1}, SKIPPED),
-        ({"skips": 1, "copied": 0, "pool": 100}, SKIPPED),
-        ({"skips": 0, "copied": 40}, "graphs: every replay copies 40 tensors, the weights among them"),
-    ],
-)
-@pytest.mark.series
-def test_graphs_that_were_skipped_and_copies_of_the_weights_are_noted(
-    machine: Accelerator, evidence: dict[str, int], note: str
-) -> None:
-    status, _, _, notes = opened(machine, {"graphs": graphs(machine, **evidence)}).prepare("graphs")
-    assert (status, notes) == (Status.PASS, (note,))
-
-
-@pytest.mark.parametrize(("device", "asked"), [("cuda", True), ("cpu", False)])
-@pytest.mark.series
-def test_the_proof_is_asked_for_where_there_are_cuda_graphs(
-    monkeypatch: pytest.MonkeyPatch, device: str, *, asked: bool
-) -> None:
-    """By the mode and by the user's own setting."""
-    seen: list[str] = []
-
-    def proved(program: Program, name: str, compile_it: Callable[[], Compiled]) -> Compiled:
-        seen.append(name)
-        return compile_it()
-
-    monkeypatch.setattr(inductor, "with_cuda_graphs", proved)
-    monkeypatch.setattr(inductor, "device_of", lambda _: SimpleNamespace(type=device))
-    program = inference(nn.Linear(2, 2), torch.ones(1, 2)).variant().program
-    inductor.compile_as(program, "by its mode", mode="reduce-overhead")
-    inductor.compile_as(program, "by a setting", settings={"triton.cudagraphs": True})
-    inductor.compile_as(program, "plain")
-    monkeypatch.setattr(cudagraphs, "with_cuda_graphs", proved)
-    cudagraphs.compile(program)
-    assert seen == [*(["by its mode", "by a setting"] if asked else []), "cudagraphs"]
+    ready = opened(machine, {"graphs": compile_it})
+    if skips == 2:
+        failure = failed(lambda: ready.prepare("graphs"))
+        assert (failure.status, str(failure)) == (Status.NOT_COMPILED, says)
+        return
+    status, _, _, notes = ready.prepare("graphs")
+    assert (status, notes) == (Status.PASS, (says,))

@@ -12,12 +12,12 @@ import torch
 import torch._dynamo  # looks at the real modules, before others take their place
 from torch import nn
 
-from harness import devices
-from harness.backends import load_backend, onnxrt, why_unavailable
-from harness.backends.shared import inductor, torchao, torchscript
+from harness.backends import cudagraphs, load_backend, why_unavailable
+from harness.backends.shared import inductor, torchao
 from harness.hardware.installed import missing_for_triton
 from harness.program import Compiled, Program
 from harness.schema import CompilerOptions
+from tests.factories import Patch
 from tests.worker.planted import inference
 
 GIVEN = torch.arange(8.0).reshape(2, 4)
@@ -40,14 +40,6 @@ def noting(asked: list[Any]) -> Callable[..., Compiled]:
     return compile_it
 
 
-def test_onnx_runtime_that_fell_back_to_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = SimpleNamespace(get_providers=lambda: ["CPUExecutionProvider"])
-    module = SimpleNamespace(InferenceSession=lambda *_, **__: session)
-    monkeypatch.setitem(sys.modules, "onnxruntime", module)
-    with pytest.raises(RuntimeError, match="could not use its CUDAExecutionProvider"):
-        onnxrt._session("model.onnx", None, "CUDAExecutionProvider", devices.named("cuda"))
-
-
 NO_PROVIDER = "this ONNX Runtime has no provider for cuda"
 
 
@@ -63,7 +55,7 @@ NO_PROVIDER = "this ONNX Runtime has no provider for cuda"
     ],
 )
 def test_a_compiler_says_which_devices_it_has(
-    monkeypatch: pytest.MonkeyPatch, name: str, kind: str, expected: str | None
+    monkeypatch: Patch, name: str, kind: str, expected: str | None
 ) -> None:
     """With all packages installed, on a machine without a card."""
     module = SimpleNamespace(get_available_providers=lambda: ["CPUExecutionProvider"])
@@ -76,22 +68,22 @@ def test_a_compiler_says_which_devices_it_has(
 
 
 @pytest.mark.parametrize(
-    ("compiler", "header", "expected"),
+    ("compiler", "header", "lacks"),
     [
-        (False, True, "a C compiler (apt install gcc, or one named by CC)"),
-        (True, False, "{}/Python.h (apt install python3-dev)"),
-        (True, True, ""),
+        ("", True, "a C compiler (apt install gcc, or one named by CC)"),
+        ("gcc", False, "{}/Python.h (apt install python3-dev)"),
+        ("gcc", True, ""),
     ],
 )
 def test_triton_builds_its_launcher_with_a_c_compiler(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: str, *, compiler: bool, header: bool
+    monkeypatch: Patch, tmp_path: Path, compiler: str, lacks: str, *, header: bool
 ) -> None:
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc" if compiler and name == "gcc" else None)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc" if name == compiler else None)
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     if header:
         (tmp_path / "Python.h").touch()
-    missing = expected.format(tmp_path)
+    missing = lacks.format(tmp_path)
     assert missing_for_triton() == missing
     monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
     monkeypatch.setattr(inductor, "_triton_works", lambda: True)
@@ -99,7 +91,7 @@ def test_triton_builds_its_launcher_with_a_c_compiler(
     assert why_unavailable("inductor", "cuda") == says
 
 
-def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: Patch) -> None:
     """By itself it sets them, and TF32, for eager and every later candidate, too."""
     asked: list[dict[str, Any]] = []
 
@@ -118,19 +110,26 @@ def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: 
     assert torchao.RECOMMENDED.keys() <= torch._inductor.config.get_config_copy().keys()
 
 
-def test_a_mode_with_cuda_graphs_says_where_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mode_with_cuda_graphs_says_where_it_has_none_and_proves_them_where_it_has(
+    monkeypatch: Patch,
+) -> None:
+    """By the mode and by the user's own setting."""
     monkeypatch.setattr(inductor, "compile_with_dynamo", noting([]))
-    name = "inductor_reduce_overhead"
-    assert load_backend(name)(program()).notes == (f"{name}: CUDA graphs need CUDA; ran without them",)
-    asked = load_backend("inductor[mode=reduce-overhead]")(program()).notes
-    assert asked == ("inductor: CUDA graphs need CUDA; ran without them",)
+    names = ("inductor_reduce_overhead", "inductor[mode=reduce-overhead]")
+    for name in names:
+        shown = name.partition("[")[0]
+        assert load_backend(name)(program()).notes == (f"{shown}: CUDA graphs need CUDA; ran without them",)
+    proved: list[str] = []
+
+    def prove(_: Program, name: str, compile_it: Callable[[], Compiled]) -> Compiled:
+        proved.append(name)
+        return compile_it()
+
     monkeypatch.setattr(inductor, "device_of", lambda _: torch.device("cuda"))
-    monkeypatch.setattr(inductor, "with_cuda_graphs", lambda program, name, compile_it: compile_it())
-    assert load_backend(name)(program()).notes == ()
-
-
-def test_nnc_needs_llvm_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._C, "_llvm_enabled", lambda: False)
-    subject = program(fuser="nnc")
-    with pytest.raises(RuntimeError, match="built without LLVM"):
-        torchscript.with_fuser(subject.forward(), subject)
+    monkeypatch.setattr(inductor, "with_cuda_graphs", prove)
+    assert not any(load_backend(name)(program()).notes for name in names)
+    inductor.compile_as(program(), "a setting", settings={"triton.cudagraphs": True})
+    inductor.compile_as(program(), "plain")
+    monkeypatch.setattr(cudagraphs, "with_cuda_graphs", prove)
+    cudagraphs.compile(program())
+    assert proved == ["inductor_reduce_overhead", "inductor", "a setting", "cudagraphs"]

@@ -14,6 +14,7 @@ from harness.backends import backend_of, load_backend, why_unavailable
 from harness.backends.shared.captured import FlatModule, Shape
 from harness.parity.rule import Judgment, judge
 from harness.schema import Mode
+from tests.factories import Patch
 from tests.worker.planted import Trial, inference, results, trial
 
 # torch.export, torchao and ONNX's exporter warn of their own affairs
@@ -55,7 +56,7 @@ def test_it_computes_what_eager_does(name: str, model: str) -> None:
 @long
 @pytest.mark.parametrize("model", ["mlp", "tokens"])
 def test_aot_inductor_computes_what_eager_does_and_leaves_no_files(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert judged("aot_inductor", trial(model, mode=Mode.INFERENCE)) == []

@@ -27,7 +27,7 @@ from harness.probes.compilers import probed
 from harness.program import Program
 from harness.schema import CompilerOptions, Mode
 from harness.workload import Workload
-from tests.factories import known
+from tests.factories import Patch, known
 from tests.worker.planted import Block, Of, Trial, inference, opened, results, trial
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -76,7 +76,7 @@ def test_an_unknown_setting_or_a_value_of_another_type_is_refused(pair: str, say
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TypedStorage:UserWarning")
-def test_kernels_that_autotuning_chose_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_autotuning_chose_are_recorded(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
 
     module = Of(lambda first, second: torch.bmm(first, second).relu())
@@ -90,7 +90,7 @@ def test_kernels_that_autotuning_chose_are_recorded(tmp_path: Path, monkeypatch:
     assert "autotuned_kernels" not in plain
 
 
-def test_a_configuration_without_types_takes_those_of_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_without_types_takes_those_of_its_values(monkeypatch: Patch) -> None:
     """torch 2.0 has no get_config_copy, and torch before 2.6 no get_type."""
     values = {"max_autotune": False, "threads": -1, "simdlen": None, "backends": "ATEN"}
     monkeypatch.setitem(sys.modules, "old.config", SimpleNamespace(to_dict=lambda: values))
@@ -100,13 +100,13 @@ def test_a_configuration_without_types_takes_those_of_its_values(monkeypatch: py
         settings_of(["simdlen=256"], "old.config", "old")
 
 
-def test_a_setting_may_have_any_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_may_have_any_type(monkeypatch: Patch) -> None:
     new = SimpleNamespace(get_config_copy=lambda: {"hooks": 1}, get_type=lambda _: Any | list[str])
     monkeypatch.setitem(sys.modules, "new.config", new)
     assert settings_of(["hooks=[2]"], "new.config") == {"hooks": [2]}
 
 
-def test_the_modes_of_a_torch_that_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_modes_of_a_torch_that_does_not_list_them(monkeypatch: Patch) -> None:
     def wrapper(mode: str, *_: object) -> object:
         return SimpleNamespace(config={"max_autotune": mode == "max-autotune"})
 
@@ -147,7 +147,7 @@ def test_a_setting_from_outside_is_respected(name: str, outside: dict[str, Any],
             assert load_backend(name, source)(program(mode=mode)).constant_weights == freezes
 
 
-def test_settings_from_outside_are_read_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_from_outside_are_read_from_torch(monkeypatch: Patch) -> None:
     before = set_from_outside().split(", ")
     changed = {"max_autotune": True, "trace.enabled": True}  # the second changes no code
     with torch._inductor.config.patch(changed), torch._dynamo.config.patch(suppress_errors=True):
@@ -158,14 +158,14 @@ def test_settings_from_outside_are_read_from_torch(monkeypatch: pytest.MonkeyPat
     assert plain_settings("torch._inductor.config")["freezing"] is False
 
 
-def test_autotuning_that_the_models_code_asks_for_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autotuning_that_the_models_code_asks_for_is_reported(monkeypatch: Patch) -> None:
     monkeypatch.setattr("harness.backends.shared.inductor.autotuned_from_now", lambda: ["a choice"])
     with torch._inductor.config.patch(max_autotune=True):
         assert load_backend("inductor")(program()).autotuned() == "a choice"
 
 
 @pytest.mark.slow
-def test_settings_in_brackets_are_active_while_candidates_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_in_brackets_are_active_while_candidates_compile(monkeypatch: Patch) -> None:
     seen: list[tuple[Any, ...]] = []
 
     def looking(graph: torch.fx.GraphModule, inputs: list[Any], **more: Any) -> Any:
@@ -253,7 +253,7 @@ def test_nvfuser_is_refused_with_where_it_went(name: str) -> None:
         load_backend(name)(program(fuser="nvfuser"))
 
 
-def test_graphs_of_a_torch_without_lazy_ones_are_scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_of_a_torch_without_lazy_ones_are_scripted(monkeypatch: Patch) -> None:
     graph = torch.fx.symbolic_trace(nn.ReLU())
     monkeypatch.setitem(sys.modules, "torch.fx._lazy_graph_module", None)
     assert torch.equal(settled(graph)(torch.tensor([-1.0, 1.0])), torch.tensor([0.0, 1.0]))
@@ -324,7 +324,7 @@ def test_regions_are_the_repeated_blocks_or_else_the_children() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo looks, and means nothing by it
-def test_equal_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_blocks_are_compiled_once(monkeypatch: Patch) -> None:
     real = torch.compile
     monkeypatch.setattr("torch.compile", lambda f, backend, **more: real(f, backend="aot_eager", **more))
     work = Workload(module=Stack(), args=(torch.randn(5, 8),), loss=lambda output, _: output.square().mean())
@@ -352,7 +352,7 @@ def test_every_compiler_has_a_line_of_its_own_and_known_modes(name: str) -> None
     assert set(backend_of(name).modes) <= {mode.value for mode in Mode}
 
 
-def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     for name in ("inductor", "aot_inductor", "inductor_regional"):
@@ -364,9 +364,7 @@ def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: pytest.MonkeyPatch
     ("name", "install"),
     [("onnxrt", "onnxruntime onnx onnxscript"), ("torchao_int8_dynamic", "torchao"), ("tvm", "apache-tvm")],
 )
-def test_a_missing_package_and_its_name_are_told(
-    name: str, install: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_and_its_name_are_told(name: str, install: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: None)
     assert known(why_unavailable(name, "cpu")).endswith(f" is not installed (pip install {install})")
 
@@ -374,14 +372,14 @@ def test_a_missing_package_and_its_name_are_told(
 @pytest.mark.parametrize(
     "name", ["export", "aot_inductor", "onnxrt", "openvino", "tvm", "inductor_compiled_autograd"]
 )
-def test_a_torch_that_is_too_old_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_is_too_old_is_named(name: str, monkeypatch: Patch) -> None:
     monkeypatch.delattr("torch.export.Dim.AUTO")
     monkeypatch.delattr("torch._dynamo.compiled_autograd._enable")
     says = f"needs torch 2.6 or later; this is torch {torch.__version__}"
     assert known(why_unavailable(name, "cpu")).endswith(says)
 
 
-def test_a_package_that_does_not_import_is_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_does_not_import_is_no_use(monkeypatch: Patch) -> None:
     monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: object())
     monkeypatch.setitem(sys.modules, "thunder", None)
     why = known(why_unavailable("thunder", "cpu"))

@@ -22,7 +22,7 @@ from torch import nn
 from harness import devices
 from harness.schema import Protocol, Status
 from runner.errors import UsageError
-from tests.factories import known
+from tests.factories import Capture, Patch, known
 from tests.worker.planted import Of
 from tests.worker.test_compare import mlp
 from torchduet import Result, caller, compare
@@ -159,7 +159,7 @@ class Raises(nn.Module):
         raise RuntimeError("this model cannot run")
 
 
-def test_a_failure_is_one_sentence_and_names_no_missing_file(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_one_sentence_and_names_no_missing_file(capfd: Capture) -> None:
     result = compare(Raises(), torch.randn(4, 8), compilers="eager", protocol=FEW)
     printed = capfd.readouterr()
     assert "Traceback" not in printed.out + printed.err
@@ -181,7 +181,7 @@ def test_with_a_folder_the_log_is_kept_and_named(tmp_path: Path) -> None:
 
 # -- progress -----------------------------------------------------------------
 @pytest.mark.slow
-def test_progress_in_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_in_plain_lines(capsys: Capture) -> None:
     compare(mlp(), torch.randn(4, 8), compilers=[refuses, "eager"], protocol=FEW, progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
@@ -205,7 +205,7 @@ class Display:
 
 
 @pytest.mark.slow
-def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_a_notebook_is_one_output_that_changes(monkeypatch: Patch) -> None:
     display = Display()
     python: Any = types.ModuleType("IPython")
     python.get_ipython = lambda: types.SimpleNamespace(kernel=object())
@@ -310,7 +310,7 @@ def test_imports_and_displays_change_nothing_of_the_callers(model: str, tmp_path
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_a_setting_that_cannot_be_put_back_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_cannot_be_put_back_costs_no_other(monkeypatch: Patch) -> None:
     """As after a broken device: its generator cannot be restored. Its memory is given back in any case."""
 
     def fail() -> None:

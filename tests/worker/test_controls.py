@@ -20,7 +20,7 @@ from harness.schema import Mode, Status
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
 from runner.store.figures import figures_file, read_figures
-from tests.factories import known, make_job, make_record, sampled
+from tests.factories import Patch, known, make_job, make_record, sampled
 from tests.worker.planted import (
     Forward,
     Of,
@@ -176,7 +176,7 @@ def test_a_table_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None
 @pytest.mark.parametrize(("dtype", "scaled"), sampled(3, ("float16", "amp_float16"), (True, False)))
 @pytest.mark.series
 def test_small_gradients_of_float16_are_judged_at_a_scale(
-    monkeypatch: pytest.MonkeyPatch, dtype: str, *, scaled: bool
+    monkeypatch: Patch, dtype: str, *, scaled: bool
 ) -> None:
     """Those of the outputs are 6e-9 here, below the smallest number of float16. Unscaled, zeros pass."""
     if not scaled:

@@ -19,7 +19,7 @@ from runner.engine.worker_process import WorkerProcess
 from runner.engine.worker_start import PlainStart
 from runner.plan.interpreter import worker_command, worker_environment
 from tests.cli.command import PATIENCE_S, TOYS
-from tests.factories import make_job
+from tests.factories import Capture, make_job
 from tests.worker.planted import silent
 
 NOISY = """
@@ -129,7 +129,7 @@ def job_file(folder: Path, of: Job) -> Path:
 
 
 @pytest.mark.slow
-def test_a_job_file_is_replayed_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_file_is_replayed_by_hand(tmp_path: Path, capsys: Capture) -> None:
     """As a process: ``tests/cli/test_main_job.py``."""
     path = job_file(tmp_path, job(candidates=("eager", "aot_eager")))
     assert main(["--job", str(path)]) == 0
@@ -152,9 +152,7 @@ def test_a_job_file_is_replayed_by_hand(tmp_path: Path, capsys: pytest.CaptureFi
         (job(Path("/no/such/suite.py")), {"status": "model_fail_to_load"}),
     ],
 )
-def test_a_replay_that_failed_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], of: Job, last: dict[str, str]
-) -> None:
+def test_a_replay_that_failed_says_so(tmp_path: Path, capsys: Capture, of: Job, last: dict[str, str]) -> None:
     assert main(["--job", str(job_file(tmp_path, of))]) == 1
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last.items() <= said.items()

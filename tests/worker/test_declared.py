@@ -20,6 +20,7 @@ from runner.reports import render_all, summary_json
 from runner.reports.pages import facts
 from runner.reports.parts import table
 from runner.store.packed import opened
+from tests.factories import Capture, Patch
 from torchduet import compare
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ CACHES = (metrics.declared, columns.columns, summary_json.of_comparison, table.c
 
 
 @pytest.fixture
-def dropped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def dropped_in(tmp_path: Path, monkeypatch: Patch) -> Iterator[None]:
     folder = tmp_path / "more"
     folder.mkdir()
     (folder / "answer.py").write_text(FILE, encoding="utf-8")
@@ -98,7 +99,7 @@ def test_a_file_that_is_dropped_in_is_enough() -> None:
 
 
 def test_a_broken_file_costs_its_own_numbers_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     (tmp_path / "shattered.py").write_text("raise ImportError('no such library')", encoding="utf-8")
     monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])

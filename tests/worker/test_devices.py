@@ -24,7 +24,7 @@ from harness.worker import limits
 from harness.worker.environment import describe, remarks_on_process
 from harness.worker.localize.script import NOT_RUN
 from harness.worker.localize.search import replay
-from tests.factories import known, make_job
+from tests.factories import Capture, Patch, known, make_job
 from tests.worker.planted import CPU, refusing, trial
 
 SEGMENTS = [
@@ -73,7 +73,7 @@ class Fake(SimpleNamespace):
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+def fake(monkeypatch: Patch) -> Fake:
     fake_module = Fake()
     monkeypatch.setattr(devices.Cuda, "_module", lambda _: fake_module)
     return fake_module
@@ -87,36 +87,29 @@ def test_the_peak_of_a_step_is_what_it_adds_and_the_device_is_waited_for_on_both
     assert fake.calls == [wait, "reset cuda:1", "step", wait, "peak"]
 
 
-def test_a_device_that_is_not_there_is_named(fake: Fake) -> None:
+def test_a_device_that_is_not_there_is_named_and_those_that_are_counted(fake: Fake) -> None:
     for name, why in (("cuda:1", None), ("cuda:2", "torch finds 2 CUDA devices"), ("cpu", None)):
         assert devices.named(name).why_missing() == why
+    facts = probe.packages()
+    assert facts["devices"] == devices.counts() == {"cuda": 2, "xpu": 0, "mps": 0}
+    assert facts["cuda"] == torch.version.cuda
     fake.there = 0
     assert devices.named("cuda").why_missing() == f"torch {torch.__version__} finds no CUDA device"
     assert devices.best() == "cpu"
 
 
 @pytest.mark.parametrize("name", ["xpu", "mps"])
-def test_another_accelerator_has_torch_s_common_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_another_accelerator_has_torch_s_common_calls(monkeypatch: Patch, name: str) -> None:
     calls: list[str] = []
-    module = SimpleNamespace(
-        empty_cache=lambda: calls.append("empty"),
-        get_rng_state=lambda: torch.ones(2),
-        set_rng_state=lambda state: calls.append(f"generator {state.tolist()}"),
-    )
+    module = SimpleNamespace(empty_cache=lambda: calls.append("empty"))
     device = devices.named(name)
     monkeypatch.setattr(devices.Accelerator, "_module", lambda _: module)
-    device.remember()()  # none is there
-    here = SimpleNamespace(
-        is_available=lambda: True,
-        current_accelerator=lambda: SimpleNamespace(type=name),
-        synchronize=lambda: calls.append("wait"),
-    )
+    kind, wait = SimpleNamespace(type=name), lambda: calls.append("wait")
+    here = SimpleNamespace(is_available=lambda: True, current_accelerator=lambda: kind, synchronize=wait)
     monkeypatch.setattr(torch, "accelerator", here)
     device.synchronize()
     device.empty_cache()
-    assert devices.counts() == {"cuda": 0, "xpu": 0, "mps": 0, name: 1}
-    device.remember()()
-    assert calls == ["wait", "empty", "generator [1.0, 1.0]"]
+    assert (calls, devices.counts()[name]) == (["wait", "empty"], 1)
     monkeypatch.delattr(torch, "accelerator")
     assert "it needs torch 2.6 or later" in str(device.why_missing())
 
@@ -132,7 +125,7 @@ def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
     assert device.pool_bytes() is None  # torch before 2.1
 
 
-def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: Patch) -> None:
     monkeypatch.setattr(torch, "ones", lambda *_, device: torch.zeros(1))
     assert devices.CPU.healthy()
     assert devices.named("cuda:1").healthy()
@@ -143,7 +136,7 @@ def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: pytest.Monkey
 
 
 def test_the_default_device_is_guessed_from_what_the_driver_has_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for name in devices.HIDING:
         monkeypatch.delenv(name, raising=False)
@@ -156,7 +149,8 @@ def test_the_default_device_is_guessed_from_what_the_driver_has_made(
         assert devices.Cuda.seems_present(tmp_path) is present
 
 
-def test_generators_and_the_current_device_are_put_back(fake: Fake) -> None:
+def test_generators_and_the_current_device_are_put_back(fake: Fake, monkeypatch: Patch) -> None:
+    """A device that is not in use is not started, but gets the seed that it would have started with."""
     torch.manual_seed(5)
     restore = devices.remember()
     expected = torch.rand(2)
@@ -164,15 +158,16 @@ def test_generators_and_the_current_device_are_put_back(fake: Fake) -> None:
     restore()
     assert torch.equal(torch.rand(2), expected)
     assert fake.calls[:2] == ["generators ['state']", "set 1"]
+    seeds: list[int] = []
+    monkeypatch.setattr(fake, "is_initialized", lambda: False)
+    monkeypatch.setattr(fake, "manual_seed_all", seeds.append, raising=False)
+    restore = devices.named("cuda").remember()
+    torch.manual_seed(8)
+    restore()
+    assert seeds == [5]
 
 
-def test_the_environment_says_what_nobody_has_tried(fake: Fake) -> None:
-    assert "device_untried" not in describe(torch.device("cpu"))
-    facts = describe(torch.device("xpu"))
-    assert facts["device_untried"] == "nobody has tried xpu yet: check by hand"
-
-
-def test_libraries_without_memory_are_out_of_memory() -> None:
+def test_libraries_and_backends_without_memory_are_out_of_memory() -> None:
     for words in (
         "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate",
         "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
@@ -180,19 +175,13 @@ def test_libraries_without_memory_are_out_of_memory() -> None:
         "out of memory",
     ):
         assert is_out_of_memory(RuntimeError(words))
-
-
-def test_a_backend_without_memory_is_out_of_memory() -> None:
-    def backend(*_: object) -> None:
-        raise MemoryError
-
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
-        torch.compile(torch.nn.Linear(2, 2), backend=backend)(torch.randn(1, 2))
+        torch.compile(torch.nn.Linear(2, 2), backend=refusing(MemoryError()))(torch.randn(1, 2))
     assert is_out_of_memory(caught.value)
 
 
-def test_cuda_adds_its_libraries_its_driver_and_what_tells_one_card_from_another(
-    fake: Fake, nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_the_environment_has_libraries_driver_and_card_and_says_what_nobody_has_tried(
+    fake: Fake, nvml: Callable[..., None], monkeypatch: Patch
 ) -> None:
     nvml(pynvml())
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92600)
@@ -202,20 +191,9 @@ def test_cuda_adds_its_libraries_its_driver_and_what_tells_one_card_from_another
     assert (facts["gpu_capability"], facts["gpu_multiprocessors"]) == ("9.0", 132)
     assert facts["gpu_power_limit_w"] == 350.0
     assert (facts["gpu_memory_bytes"], facts["gpu_memory_free_bytes"]) == (80 << 30, 70 << 30)
-    assert "device_untried" not in facts
-
-
-def test_a_device_that_is_not_in_use_keeps_its_seed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not started, but gets the seed that it would have started with."""
-    seeds: list[int] = []
-    monkeypatch.setattr(fake, "is_initialized", lambda: False)
-    monkeypatch.setattr(fake, "manual_seed_all", seeds.append, raising=False)
-    torch.manual_seed(7)
-    restore = devices.named("cuda").remember()
-    torch.manual_seed(8)
-    restore()
-    assert seeds == [7]
-    assert fake.calls == []
+    assert "device_untried" not in facts.keys() | describe(CPU).keys()
+    untried = describe(torch.device("xpu"))["device_untried"]
+    assert untried == "nobody has tried xpu yet: check by hand"
 
 
 class NVMLError(Exception):
@@ -249,31 +227,24 @@ def pynvml(*, works: bool = True, newer: bool = True, readings: int = 800) -> Si
 
 
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[[SimpleNamespace | None], None]:
+def nvml(monkeypatch: Patch) -> Callable[[SimpleNamespace | None], None]:
     """A build for CUDA, with this ``pynvml``."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="1234"))
     return partial(monkeypatch.setitem, sys.modules, "pynvml")
 
 
-def test_readings_are_those_of_the_same_uuid(
-    nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readings_are_those_of_the_same_uuid(nvml: Callable[..., None], monkeypatch: Patch) -> None:
     cuda = torch.device("cuda:1")
     nvml(pynvml())
     gpu = known(gpu_of(cuda))
     assert (gpu.energy_j(), gpu.power_w()) == (5.0, 300.0)
-    assert gpu.facts() == {
-        "gpu_clock_limit_mhz": 1980,
-        "gpu_power_limit_w": 350.0,
-        "gpu_ecc": True,
-        "gpu_persistence": True,
-        "gpu_mig": None,  # a card without MIG
-    }
-    nvml(pynvml(works=False))
-    assert gpu_of(cuda) is None
-    nvml(None)  # not installed
-    assert gpu_of(cuda) is None
+    facts = {"clock_limit_mhz": 1980, "power_limit_w": 350.0, "ecc": True, "persistence": True}
+    assert gpu.facts() == {**{f"gpu_{name}": value for name, value in facts.items()}, "gpu_mig": None}
+    for missing in (pynvml(works=False), None):  # None: not installed
+        nvml(missing)
+        assert gpu_of(cuda) is None
+    nvml(pynvml())
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm
     assert gpu_of(cuda) is None
 
@@ -292,20 +263,12 @@ def test_a_trace_counts_the_devices_kernels(event: dict[str, Any], expected: flo
     assert trace._time_us(whole, torch.device("cuda")) == expected
 
 
-def test_an_interpreter_tells_its_devices(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = {"cuda": 2, "xpu": 0, "mps": 0}
-    assert devices.counts() == expected
-    facts = probe.packages()
-    assert (facts["devices"], facts["cuda"]) == (expected, torch.version.cuda)
-
-
 def test_the_drivers_version_is_in_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "version"
+    path, says = tmp_path / "version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23"
     assert devices.nvidia_driver(path) is None
-    path.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23")
-    assert devices.nvidia_driver(path) == "570.86.15"
-    path.write_text("NVRM version: unknown")
-    assert devices.nvidia_driver(path) is None
+    for text, version in ((says, "570.86.15"), ("NVRM version: unknown", None)):
+        path.write_text(text)
+        assert devices.nvidia_driver(path) == version
 
 
 NO_CLOCKS = "no clocks, power limit or energy of the GPU ({})"
@@ -325,7 +288,7 @@ OVERRIDE = "NVIDIA_TF32_OVERRIDE=1 overrides torch's settings of TF32 in NVIDIA'
     ],
 )
 def test_what_a_reader_of_the_numbers_must_know(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     nvml: Callable[..., None],
     device: str,
     variables: dict[str, str],
@@ -338,65 +301,54 @@ def test_what_a_reader_of_the_numbers_must_know(
     assert remarks_on_process(torch.device(device)) == expected
 
 
-@pytest.mark.parametrize(("name", "limited"), [("cpu", True), ("cuda:1", False)])
-def test_memory_is_limited_where_no_driver_maps_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, *, limited: bool
-) -> None:
+def test_memory_is_limited_where_no_driver_maps_it(monkeypatch: Patch, tmp_path: Path) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(limits, "Path", lambda _: tmp_path / "oom_score_adj")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (-1, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: seen.append(limit[0]))
-    limits.limit_memory(make_job(device=name, protocol=Protocol(max_memory_bytes=1 << 30)))
-    assert seen == ([1 << 30] if limited else [])
+    for name in ("cuda:1", "cpu"):
+        limits.limit_memory(make_job(device=name, protocol=Protocol(max_memory_bytes=1 << 30)))
+        assert seen == ([1 << 30] if name == "cpu" else [])
 
 
-def test_a_script_for_a_missing_device_says_so(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_for_a_missing_device_says_so(fake: Fake, capsys: Capture) -> None:
     assert replay(to_json(make_job(device="cuda:5")), "eager", "") == NOT_RUN
     assert capsys.readouterr().err == "this machine cannot run it: torch finds 2 CUDA devices\n"
 
 
 # -- clocks and throttling, read between the samples ----------------------------------------------
-@pytest.mark.parametrize(("newer", "reason"), [(True, "power cap"), (False, "software temperature limit")])
-def test_reasons_come_from_the_call_that_there_is(reason: str, *, newer: bool) -> None:
-    assert Gpu(pynvml(newer=newer), None).throttle_reasons() == (reason,)
+def test_reasons_come_from_the_call_that_there_is() -> None:
+    for newer, reason in ((True, "power cap"), (False, "software temperature limit")):
+        assert Gpu(pynvml(newer=newer), None).throttle_reasons() == (reason,)
 
 
-Read = Callable[[SimpleNamespace], dict[str, Any]]
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+def two_rounds(monkeypatch: Patch, nvml: SimpleNamespace) -> dict[str, Any]:
     """The numbers of two rounds of two variants."""
-
-    def of(nvml: SimpleNamespace) -> dict[str, Any]:
-        monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(nvml, None))
-        rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
-        variants: dict[str, Variant] = {BASELINE: trial("mlp").variant(), "b": trial("mlp").variant()}
-        with observing("rounds", CPU, between=rounds.between) as numbers:
-            endless = rounds.endless(variants, 1, "measure")
-            for _ in range(2):
-                next(endless)
-            endless.close()
-        assert rounds.between == []
-        return numbers
-
-    return of
+    monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(nvml, None))
+    rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
+    variants: dict[str, Variant] = {BASELINE: trial("mlp").variant(), "b": trial("mlp").variant()}
+    with observing("rounds", CPU, between=rounds.between) as numbers:
+        endless = rounds.endless(variants, 1, "measure")
+        for _ in range(2):
+            next(endless)
+        endless.close()
+    assert rounds.between == []
+    return numbers
 
 
-def test_the_clock_is_read_after_each_sample_alone(read: Read) -> None:
+def test_the_clock_is_read_after_each_sample_alone(monkeypatch: Patch) -> None:
     """Of an idle device, before the first sample, it would be too low."""
-    numbers = read(pynvml())
+    numbers = two_rounds(monkeypatch, pynvml())
     # two samples in each of two rounds
     assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1030)
     assert (numbers["gpu_throttle_reasons"], numbers["gpu_capped_share"]) == ("power cap", 1.0)
     of_variants = by_variant(numbers)
-    means = [float(of_variants[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "b")]
-    assert sum(means) == 2030
+    assert sum(float(of_variants[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "b")) == 2030
     assert "gpu_clock_mhz" not in of_variants[""]
 
 
-def test_a_driver_that_fails_costs_later_readings(read: Read, capsys: pytest.CaptureFixture[str]) -> None:
-    numbers = read(pynvml(readings=2))
+def test_a_driver_that_fails_costs_later_readings(monkeypatch: Patch, capsys: Capture) -> None:
+    numbers = two_rounds(monkeypatch, pynvml(readings=2))
     assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1010)
     assert "rounds_wall_s" in numbers
     assert capsys.readouterr().out.count("no metric gpu_clock") == 1  # it is not asked again

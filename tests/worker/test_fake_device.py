@@ -9,7 +9,7 @@ from torch import nn
 from harness.loading.suite_files import load_suite, suite_names
 from harness.tensors import named_tensors
 from harness.workload import Workload
-from tests.factories import make_job
+from tests.factories import Patch, make_job
 from tests.worker import fake_device
 from tests.worker.planted import case_of, mean_of, suite_that
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.long
 @pytest.mark.parametrize("suite", [name for name in suite_names() if name != "torchbench"])
-def test_every_case_runs_on_another_device(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_case_runs_on_another_device(suite: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     errors = {f"{suite} {case.name}": fake_device.error_of(case) for case in fake_device.cases_of(suite)}
     wrong = {name: error for name, error in errors.items() if error is not None}
@@ -51,7 +51,7 @@ class Scaled(nn.Linear):
 
 
 @pytest.mark.parametrize(("how", "wrong"), [("buffer", False), ("kept", True), ("made", True)])
-def test_the_check_sees_what_stays_behind(monkeypatch: pytest.MonkeyPatch, how: str, *, wrong: bool) -> None:
+def test_the_check_sees_what_stays_behind(monkeypatch: Patch, how: str, *, wrong: bool) -> None:
     def build() -> Workload:
         return Workload(module=Scaled(how), args=(torch.ones(2, 4),), loss=mean_of)
 

@@ -10,7 +10,7 @@ import torch
 from benchmarks.faults import Outcome, bits_of, cell, tables
 from benchmarks.planted_faults import CHANGES, KINDS, LATE_CALLS, SIZED
 from harness.schema import Mode
-from tests.factories import sampled
+from tests.factories import Patch, sampled
 from tests.worker.planted import case_of
 
 # Dynamo looks at every tensor's gradient, and means nothing by it
@@ -63,7 +63,7 @@ def test_bits_tell_results_apart_and_names_too() -> None:
 
 
 @pytest.mark.slow
-def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: Patch) -> None:
     """In the middle of attention's scores is a first token's only one, which softmax makes 1."""
     monkeypatch.setattr("benchmarks.planted_faults.PLACE", 0.5)
     monkeypatch.setitem(cast("dict[str, object]", CHANGES), "every fifth call", SIZED["one element"])

@@ -20,7 +20,7 @@ from harness.worker import WHY_FRESH, host
 from tests.accelerator import ROOT, Accelerator, in_place_of_the_cpu
 from tests.cli.command import TOYS
 from tests.command_line import ran
-from tests.factories import make_job
+from tests.factories import Patch, make_job
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
@@ -85,7 +85,7 @@ def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
     assert json.loads(printed("-m", "tests.worker.importing", suite).splitlines()[-1]) == []
 
 
-def test_a_library_that_asks_for_a_gpu_is_answered_without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_asks_for_a_gpu_is_answered_without_driver(monkeypatch: Patch) -> None:
     """As Inductor of torch 2.11 asks in an import, with a card: seen on an H100."""
     asked = list[str]()
 

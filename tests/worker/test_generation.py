@@ -11,7 +11,7 @@ from harness.schema import BASELINE, Mode, Protocol, Setting, Status
 from harness.timing.step import Variant, seed_everything
 from harness.workload import Workload
 from suites.models.generation import causal_workload
-from tests.factories import known, make_job
+from tests.factories import Patch, known, make_job
 from tests.suites import generators
 from tests.worker.planted import Trial
 from tests.worker.test_session import opened
@@ -187,7 +187,7 @@ def test_more_tokens_than_a_model_has_room_for_are_refused(name: str) -> None:
             workload(name, 33 - read)
 
 
-def test_transformers_without_static_layers_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_without_static_layers_is_refused_in_a_sentence(monkeypatch: Patch) -> None:
     from transformers import cache_utils
 
     monkeypatch.delattr(cache_utils, "StaticSlidingWindowLayer")  # as before 4.57

@@ -23,7 +23,7 @@ from harness.schema import Protocol, Record, Status
 from harness.workload import Workload
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
-from tests.factories import finding, known, make_job, sampled
+from tests.factories import Patch, finding, known, make_job, sampled
 from tests.worker.planted import CPU, Of, refusing
 from torchduet import compare
 
@@ -173,7 +173,7 @@ def test_the_loss_that_is_chosen_is_said() -> None:
 
 @pytest.mark.parametrize("loss", [loss_of_output, *REDUCTIONS.values()])
 def test_our_own_losses_ask_of_tensors_nothing_that_breaks_a_graph(
-    loss: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+    loss: Callable[[Any, Any], Any], monkeypatch: Patch
 ) -> None:
     """Dynamo does not trace ``is_dataclass`` before torch 2.6."""
     x = torch.ones(2, requires_grad=True)
@@ -263,7 +263,7 @@ def test_a_model_in_another_precision_than_asked_for_is_said() -> None:
     assert remarks(double) == ("the model is float64, which float32 does not cast: it is measured so",)
 
 
-def test_an_autocast_that_torch_turns_off_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_autocast_that_torch_turns_off_is_not_measured(monkeypatch: Patch) -> None:
     """torch warns, and the step would be one in float32. To 2.2 it has no float16 on a CPU."""
     work, kind = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),)), precision("amp_float16", "cpu")
     assert given.remarks(work, CPU, kind, training=False) == ()

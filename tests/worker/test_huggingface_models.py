@@ -19,7 +19,7 @@ from suites.models.entries import Entry
 from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import inputs_for, own_loss
 from suites.models.huggingface_names import model_class, model_class_names
-from tests.factories import make_job, sampled
+from tests.factories import Patch, make_job, sampled
 from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers warns of 
 
 
 @pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_network(monkeypatch: Patch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
@@ -164,7 +164,7 @@ def test_published_weights_are_asked_for_in_vain() -> None:
         on_meta("DistillGPT2", pretrained=True)
 
 
-def test_published_weights_need_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_weights_need_a_network(monkeypatch: Patch) -> None:
     refused = Mock(side_effect=OSError("no route\nand a long story"))
     monkeypatch.setattr(model_class("GPT2LMHeadModel"), "from_pretrained", refused)
     sentence = r"^--pretrained: cannot load distilbert/distilgpt2 \(no network\?\): no route$"

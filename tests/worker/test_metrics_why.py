@@ -21,7 +21,7 @@ from harness import counters, metrics
 from harness.metrics import call, disturbance, explain, generated, observing, trace
 from harness.schema import BASELINE, Extras
 from harness.worker import environment
-from tests.factories import known
+from tests.factories import Patch, known
 from tests.worker.planted import CPU
 from tests.worker.test_session import job, opened
 
@@ -110,7 +110,7 @@ def test_the_numbers_are_of_all_graphs_however_few_torch_keeps() -> None:
         torch._dynamo.utils.set_compilation_metrics_limit(known(kept))
 
 
-def test_the_digest_of_code_is_not_of_what_others_have_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_of_code_is_not_of_what_others_have_loaded(monkeypatch: Patch) -> None:
     """A Triton kernel is a module of its own, which a second graph with its code does not load again."""
     codecache: Any = importlib.import_module("torch._inductor.codecache")
     monkeypatch.setattr(codecache.PyCodeCache, "modules", [])
@@ -166,7 +166,7 @@ def test_ranges_that_hold_others_are_no_operators() -> None:
 
 
 @pytest.mark.slow
-def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_are_written_for_every_variant(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     ready = opened(replace(job(accuracy=False), extras=EVERYTHING))
     ready.prepare("aot_eager")
@@ -200,7 +200,7 @@ def module_that(**names: Any) -> ModuleType:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_metric_that_fails_costs_itself(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_that_fails_costs_itself(when: str, monkeypatch: Patch) -> None:
     @contextmanager
     def failing(device: torch.device, numbers: dict[str, Any]) -> Iterator[None]:
         if when == "after":
@@ -238,7 +238,7 @@ class Watch:
             self.spans[-1].append(("C", str(getattr(argument, "__qualname__", argument))))
 
 
-def calls_between_readings(extras: Extras, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, str]]]:
+def calls_between_readings(extras: Extras, monkeypatch: Patch) -> list[list[tuple[str, str]]]:
     ready = opened(replace(job(accuracy=False), extras=extras))
     ready.prepare("eager")
     ready.warm_up()
@@ -254,7 +254,7 @@ def calls_between_readings(extras: Extras, monkeypatch: pytest.MonkeyPatch) -> l
     return watch.spans
 
 
-def test_metrics_run_no_code_inside_a_timed_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_run_no_code_inside_a_timed_sample(monkeypatch: Patch) -> None:
     """The very same calls between every two readings of the clock, whatever is asked for, and none at all
     with only the timed rounds."""
     everything = calls_between_readings(EVERYTHING, monkeypatch)
@@ -272,7 +272,7 @@ def test_metrics_run_no_code_inside_a_timed_sample(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_the_watch_sees_a_metric_that_stays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watch_sees_a_metric_that_stays_on(monkeypatch: Patch) -> None:
     """The test above would fail for a metric that is on during the samples."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -340,7 +340,7 @@ def test_the_interval_of_a_median_has_95_percent_at_least() -> None:
         assert stats.binom.cdf(low, n, 0.5) <= 0.025 or low == 0
 
 
-def test_a_torch_without_stances_tells_no_cost_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_without_stances_tells_no_cost_of_a_call(monkeypatch: Patch) -> None:
     """torch 2.0 has no torch.compiler; the times of forward and backward are told all the same."""
     monkeypatch.delattr(torch, "compiler")
     nothing: Any = None
@@ -366,7 +366,7 @@ GRAPH = SimpleNamespace(local_scope={})
 
 @pytest.mark.parametrize(("given", "guards"), [(("code", GRAPH), 3), ((GRAPH,), 3), ((None,), None)])
 def test_guards_are_found_with_the_arguments_of_each_torch(
-    given: tuple[Any, ...], guards: int | None, monkeypatch: pytest.MonkeyPatch
+    given: tuple[Any, ...], guards: int | None, monkeypatch: Patch
 ) -> None:
     def init(manager: Any, *_: object) -> None:
         manager.guard_manager = None

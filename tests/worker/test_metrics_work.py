@@ -30,7 +30,7 @@ from harness.precision import precision
 from harness.schema import BASELINE, WHOLE, CompilerOptions, Extras, Mode, Protocol
 from harness.timing.measure import STREAM
 from harness.workload import Workload
-from tests.factories import known, make_job
+from tests.factories import Patch, known, make_job
 from tests.worker.planted import CPU, Of, Trial, opened, trial, workload
 
 BATCH, IN, OUT = 32, 8, 16
@@ -86,7 +86,7 @@ def test_metrics_that_share_a_step_see_what_each_would_see_alone() -> None:
     assert len(alone) == 3
 
 
-def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_breaks_the_shared_step_costs_the_others_nothing(monkeypatch: Patch) -> None:
     class Broken(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, *_: object, **__: object) -> None:
             raise RuntimeError("no such operation")
@@ -164,7 +164,7 @@ def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
     assert next(ticks) < 40
 
 
-def test_loading_a_kernel_of_a_gpu_takes_nothing_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_a_kernel_of_a_gpu_takes_nothing_of_the_budget(monkeypatch: Patch) -> None:
     """The first call of each size takes 0.2 s, more than all calls may; a wait, a tenth of a product."""
     now, seen = [0.0], set[int]()
 
@@ -204,9 +204,7 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
 
 
 @pytest.mark.parametrize("process", [0, 1])
-def test_energy_is_measured_in_the_first_process_if_asked(
-    monkeypatch: pytest.MonkeyPatch, process: int
-) -> None:
+def test_energy_is_measured_in_the_first_process_if_asked(monkeypatch: Patch, process: int) -> None:
     """With as many steps between two waits as in the rounds."""
     asked: list[dict[str, Any]] = []
     gpu = SimpleNamespace(energy_j=lambda: 0.0)

@@ -11,6 +11,7 @@ from harness.parity.noise import LOUDNESS, LOUDNESS_REDUCED, Noise, loudness
 from harness.precision import precision
 from harness.schema import Mode, Status
 from harness.workload import Workload
+from tests.factories import Capture
 from tests.worker.planted import MODELS, drawn, judged, results, right, trial, with_fault
 
 COUNT = 1 << 20
@@ -243,7 +244,7 @@ class Strict(nn.Linear):
         return result
 
 
-def test_a_model_that_refuses_noise_costs_no_job_and_isnt_judged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_refuses_noise_costs_no_job_and_isnt_judged(capsys: Capture) -> None:
     def work() -> Workload:
         return Workload(module=Strict(32, 32), args=(torch.randn(8, 32),))
 

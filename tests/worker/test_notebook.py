@@ -11,7 +11,7 @@ import torch
 
 from examples import own_models
 from harness.schema import Protocol, Status
-from tests.factories import sampled
+from tests.factories import Patch, sampled
 from torchduet import Result, compare
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "compare.ipynb"
@@ -33,7 +33,7 @@ def executed(source: str, names: dict[str, Any]) -> Any:
 
 
 @pytest.mark.long
-def test_the_notebooks_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebooks_code_runs(tmp_path: Path, monkeypatch: Patch) -> None:
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}

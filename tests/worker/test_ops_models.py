@@ -24,7 +24,7 @@ from suites.models.operations import (
     make_operation,
     same_storage,
 )
-from tests.factories import known, make_job, sampled
+from tests.factories import Patch, known, make_job, sampled
 from tests.worker.planted import case_of, silent
 
 NAMES = [name for name, entry in ops.entries().items() if not entry.package]
@@ -193,7 +193,7 @@ def test_a_convolution_in_the_other_memory_format_computes_the_same() -> None:
     torch.testing.assert_close(result_of(plain), other.module(*plain.args))
 
 
-def test_without_its_package_an_operation_is_skipped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_an_operation_is_skipped_with_a_sentence(monkeypatch: Patch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert {operation(name).skip for name in QUANTIZED} == {
         "needs the package torchao, which is not installed: pip install torchao"

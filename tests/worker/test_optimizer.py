@@ -16,7 +16,7 @@ from harness.timing.optimizer import CLASSES, Update
 from harness.timing.step import Variant
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import known
+from tests.factories import Patch, known
 from tests.worker import planted, test_session
 from tests.worker.planted import Backend, Forward, failed, failing, go_on, with_fault
 from tests.worker.test_session import job
@@ -146,7 +146,7 @@ def test_a_compiler_that_keeps_its_first_weights_fails_at_the_second_step() -> N
     assert known(parity).found_by == "call 2"
 
 
-def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_that_begins_with_other_weights_is_seen(monkeypatch: Patch) -> None:
     session = opened("linear", "sgd")
     session.prepare("eager")
     rewind = Variant.rewind

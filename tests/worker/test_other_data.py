@@ -17,7 +17,7 @@ from harness.program import Compiled, Program, forward_of
 from harness.schema import CompilerOptions, Mode, Status
 from harness.timing.workbench import cloned
 from harness.workload import Workload
-from tests.factories import known, sampled
+from tests.factories import Capture, Patch, known, sampled
 from tests.worker.planted import (
     Fault,
     Forward,
@@ -244,7 +244,7 @@ def test_what_is_nan_on_other_data_is_named() -> None:
     assert parity.not_checked == ("output on other data: eager's overflowed, or held NaN or infinities only",)
 
 
-def test_other_data_that_fp64_does_not_take_is_judged_by_eager(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_data_that_fp64_does_not_take_is_judged_by_eager(capsys: Capture) -> None:
     x = torch.randn(8, 8)
 
     def single(given: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
@@ -357,7 +357,7 @@ def test_labels_are_no_mask_and_no_positions() -> None:
         assert torch.equal(given[1].sort().values, labels.sort().values)
 
 
-def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: Patch) -> None:
     """One thread of the host draws them, for every variant and neighbor."""
     drawn, plain = [0], torch.randint
 
@@ -386,7 +386,7 @@ class Alike(nn.Linear):
 
 
 def test_a_model_that_refuses_neighbors_costs_no_candidate_and_is_not_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     def work() -> Workload:
         return Workload(module=Alike(), args=(torch.randn(8, 32),))
@@ -449,7 +449,7 @@ def test_other_tokens_are_tokens_of_the_same_row() -> None:
         assert torch.equal(other.sort(dim=-1).values, tokens.sort(dim=-1).values)
 
 
-def test_weights_are_as_before_where_one_of_them_takes_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_as_before_where_one_of_them_takes_no_change(monkeypatch: Patch) -> None:
     variant = trial("mlp", "float32").variant()
     before = [p.detach().clone() for p in variant.program.module.parameters()]
     changes = data._change_weights

@@ -22,6 +22,7 @@ from runner.engine import JobContext, Place
 from runner.engine.job_run import JobRun
 from runner.engine.worker_session import Worker
 from tests.accelerator import Accelerator, built, job, times
+from tests.factories import Patch
 from torchduet.local_worker import LocalWorker
 
 
@@ -79,7 +80,7 @@ def test_a_job_of_long_steps_takes_half_a_minute(machine: Accelerator, tmp_path:
 @pytest.mark.parametrize("step_s", [0.004, 0.03, 0.12])
 @pytest.mark.parametrize("first", ["quiet", "hungry"])
 def test_the_load_settles_though_the_power_is_a_mean_of_the_last_second(
-    monkeypatch: pytest.MonkeyPatch, step_s: float, first: str
+    monkeypatch: Patch, step_s: float, first: str
 ) -> None:
     """As NVML has it, a new one every tenth of a second; the variants take 300 and 600 W."""
     spent: list[tuple[float, float]] = []  # seconds and watts of each step
@@ -105,7 +106,7 @@ def test_the_load_settles_though_the_power_is_a_mean_of_the_last_second(
 
 @pytest.mark.parametrize(("kind", "parts"), [(devices.Device, 512), (devices.Cuda, 8)])
 def test_noisy_eager_launches_less_on_a_device(
-    monkeypatch: pytest.MonkeyPatch, kind: type[devices.Device], parts: int
+    monkeypatch: Patch, kind: type[devices.Device], parts: int
 ) -> None:
     """A few operations a part: of 2^28 elements, 512 parts or 8."""
     monkeypatch.setattr(noise, "of", lambda _: kind())

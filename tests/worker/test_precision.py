@@ -15,7 +15,7 @@ from harness.schema import Status
 from harness.timing.modes import InFp64, grouped_product
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
-from tests.factories import known, make_job
+from tests.factories import Patch, known, make_job
 from tests.worker.planted import CPU, Of, drawn, rule, truth_of, unopened, workload
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -72,7 +72,7 @@ def test_tf32_is_allowed_inside_its_steps_only() -> None:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
-def test_a_certain_gpu_is_made_the_processs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certain_gpu_is_made_the_processs_own(monkeypatch: Patch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(str(device)))
     for device in ("cpu", "cuda", "cuda:1"):

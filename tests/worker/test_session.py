@@ -18,7 +18,7 @@ from harness.timing.warm_up import MOST_ROUNDS, warm_up
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from tests.cli.command import TOYS
-from tests.factories import known, make_job
+from tests.factories import Patch, known, make_job
 from tests.worker.planted import Backend, failed, failing, refusing, silent, untouched, wrong_by
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -38,7 +38,7 @@ def opened(of: Job, **planted: Backend) -> Session:
 
 
 # -- the whole of it -----------------------------------------------------------------------
-def test_a_model_is_measured_without_what_torch_2_0_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_measured_without_what_torch_2_0_lacks(monkeypatch: Patch) -> None:
     def missing(tensor: torch.Tensor) -> int:
         raise AttributeError("'Parameter' object has no attribute 'nbytes'")
 
@@ -99,7 +99,7 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
 
 
 @pytest.fixture
-def even(monkeypatch: pytest.MonkeyPatch) -> None:
+def even(monkeypatch: Patch) -> None:
     """Every look at the clock is a millisecond after the last, so that times settle at once."""
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 1000)

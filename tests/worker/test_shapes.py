@@ -19,7 +19,7 @@ from harness.timing.start_up import LEAST_STEPS, STEPS, StartUp
 from harness.timing.step import Variant
 from harness.worker.session import Session
 from harness.workload import Workload
-from tests.factories import known, make_job
+from tests.factories import Patch, known, make_job
 from tests.worker.planted import Of, Trial, failing, silent
 
 
@@ -169,7 +169,7 @@ def race(asked: Job, scale: float = 1.0) -> Session:
 
 
 @pytest.fixture
-def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def caches(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
     torch._dynamo.reset()
     return tmp_path
@@ -191,7 +191,7 @@ def test_a_slow_step_ends_the_race_early(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cold_start_writes_torch_s_cache_file_and_another_torch_finds_nothing_in_it(
-    caches: Path, monkeypatch: pytest.MonkeyPatch
+    caches: Path, monkeypatch: Patch
 ) -> None:
     """The other torch is a stand-in: only the part of the keys that names the build differs."""
     from torch._inductor import codecache

@@ -14,6 +14,7 @@ from harness.tensors import cast_module, map_tensors, named_tensors
 from harness.timing.step import Variant, replica, seed_everything
 from harness.timing.workbench import cloned
 from harness.workload import Workload
+from tests.factories import Patch
 from tests.worker.planted import CPU, Trial, results, trial
 
 
@@ -126,7 +127,7 @@ class _Moved(nn.Linear):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_copy_is_cast_before_it_is_moved(monkeypatch: pytest.MonkeyPatch, *, exact: bool) -> None:
+def test_a_copy_is_cast_before_it_is_moved(monkeypatch: Patch, *, exact: bool) -> None:
     """In full precision it would need twice its memory on the device."""
     monkeypatch.setattr(_Moved, "types", [])
     monkeypatch.setattr("harness.timing.step.of", lambda _: devices.named("cuda"))  # of this CPU

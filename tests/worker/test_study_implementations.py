@@ -21,6 +21,7 @@ from studies.journal import Journal, of_kind, read_lines
 from studies.options import ImplementationsOptions
 from suites.models.mlp import MLP, MLPConfig
 from suites.tiny_gpt import make_model
+from tests.factories import Capture, Patch
 from tests.worker.planted import CPU
 
 
@@ -140,7 +141,7 @@ def test_the_plan_is_the_published_sweep() -> None:
 
 
 @pytest.mark.slow
-def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "run"
     flags = ["--quick", "--device=cpu", "--budget=0.2s", "--models=MLP,TLTransformer"]
     assert main(["implementations", *flags, f"--output-dir={folder}"]) == 0
@@ -163,7 +164,7 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.slow
 def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     def broken(case: str, seed: int, config: Any) -> Any:
         if case == "MLP_addition":
@@ -178,7 +179,7 @@ def test_one_that_breaks_is_an_outcome_and_the_others_go_on(
     assert sorted(statuses) == ["FAIL", "PASS"]
 
 
-def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: Patch) -> None:
     def missing(_: Path | None) -> None:
         raise UsageError("the text is not here")
 
@@ -203,9 +204,7 @@ def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: pyt
         (["--number-digits=1"], "--number-digits: there is no number of digits called '1'"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(
-    flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_ends_in_one_sentence(flags: list[str], sentence: str, capsys: Capture) -> None:
     assert main(["implementations", "--device=cpu", *flags]) == 2
     told = capsys.readouterr().err
     assert sentence in told
@@ -218,7 +217,7 @@ def run(folder: Path, *flags: str) -> int:
 
 
 @pytest.mark.slow
-def test_eager_and_script_train_and_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eager_and_script_train_and_are_reported(tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "run"
     assert run(folder, "--modes=eager,script", "--precisions=float32", "--steps=10", "--seeds=2") == 0
     told = capsys.readouterr().out
@@ -250,9 +249,7 @@ def test_every_variant_trains(tmp_path: Path) -> None:
     assert {line["status"] for line in outcomes} == {"PASS"}
 
 
-def test_a_full_disk_ends_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_ends_in_a_sentence(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "records.jsonl"))
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from harness.schema import Case, Mode, Setting
 from suites import timm_models
-from tests.factories import known
+from tests.factories import Patch, known
 from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_model_with_neither_table_nor_head_is_built() -> None:
     assert headless.module(*headless.args).shape == (2, 192)
 
 
-def test_published_weights_need_a_network_and_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_weights_need_a_network_and_the_whole_model(monkeypatch: Patch) -> None:
     import timm
 
     asked: dict[str, Any] = {}

@@ -12,7 +12,7 @@ import torch
 
 from harness.schema import Case, Mode
 from suites import torchbench
-from tests.factories import known, make_job
+from tests.factories import Patch, known, make_job
 from tests.suites.checkout import made_up
 
 
@@ -49,7 +49,7 @@ def test_named_inputs_are_passed_by_name(folder: Path) -> None:
     assert workload.module(*workload.args, **workload.kwargs).shape == (4, 4)
 
 
-def test_what_a_model_sets_in_the_process_goes_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_model_sets_in_the_process_goes_again(folder: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(folder.parent)
     seed = torch.manual_seed
     torchbench.build(case("sets_what_it_likes"))
@@ -85,7 +85,7 @@ def test_another_failure_is_the_models_own(folder: Path) -> None:
         torchbench.build(case("fails"))
 
 
-def test_torchvisions_models_have_no_published_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvisions_models_have_no_published_weights(folder: Path, monkeypatch: Patch) -> None:
     torchvision = pytest.importorskip("torchvision")
     download = Mock(side_effect=OSError("no network in a test"))
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)

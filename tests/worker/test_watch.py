@@ -15,7 +15,7 @@ from harness.parity.rule import DELTA
 from harness.parity.watch import ELEMENTS, LOOKS, Watch
 from harness.schema import BASELINE, Mode, Status
 from harness.workload import Workload
-from tests.factories import known, sampled
+from tests.factories import Patch, known, sampled
 from tests.worker.planted import (
     changing,
     drawn,
@@ -67,7 +67,7 @@ class Normalized(nn.Module):
 
 
 @pytest.mark.parametrize("n", [7, 20])
-def test_a_fault_hidden_by_a_normalization_is_found_late(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+def test_a_fault_hidden_by_a_normalization_is_found_late(monkeypatch: Patch, n: int) -> None:
     """So many rounds on any machine: where the last step is wrong, a buffer shows it, too."""
     monkeypatch.setattr("harness.timing.warm_up.has_settled", lambda history: len(history) == 3)
 
@@ -178,7 +178,7 @@ def watching(values: torch.Tensor, spread: float = 0.0, **more: torch.Tensor) ->
     return watch, variant
 
 
-def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_are_looked_at_in_so_many_calls(monkeypatch: Patch) -> None:
     looked = Mock(return_value={})
     monkeypatch.setattr("harness.parity.watch._of_gradients", looked)
     values = drawn(64).float()
