@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runner.analysis.digits import significant
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
 from runner.store.run_folder import write_whole
@@ -41,6 +42,22 @@ class Expectation:
     expected: str
     seen: str
     holds: str
+
+
+def verdict(holds: bool) -> str:
+    return HOLDS if holds else FAILS
+
+
+def beyond(low: float | None, high: float | None, limit: float) -> str:
+    """Whether a factor that lies between these is above the limit; it fails below 1 / limit."""
+    if low is None or high is None:
+        return OPEN
+    return HOLDS if low > limit else FAILS if high < 1 / limit else OPEN
+
+
+def span(values: Sequence[float], digits: int) -> str:
+    """``1.2 to 3.4``, or one number."""
+    return " to ".join(dict.fromkeys(significant(end, digits) for end in (min(values), max(values))))
 
 
 def published(name: str) -> tuple[dict[str, str], ...]:

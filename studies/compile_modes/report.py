@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +21,19 @@ from runner.store.record_file import read_records
 from runner.store.run_folder import RECORDS
 from studies.compile_modes.run import MODES, PARTS
 from studies.journal import is_journal
-from studies.report import FAILS, HOLDS, OPEN, Expectation, Judged, Report, expectation_table, part
+from studies.report import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Expectation,
+    Judged,
+    Report,
+    beyond,
+    expectation_table,
+    part,
+    span,
+    verdict,
+)
 
 COMPILE_NOISE = 1.2
 """Compile times that differ by a smaller factor are equal: compilation is timed once, on a shared machine.
@@ -46,17 +59,17 @@ def render(folder: Path) -> Report:
         raise UsageError(f"report: there are no records of a study in {folder}")
     reports = [(run / "report.md").relative_to(folder) for run in runs]
     trial = any(record.job.case.scale == "tiny" for record in records)
-    failed = [record for record in records if not record.status.passed]
     failures = [
         f"{_title(r, *r.job.case.point)}, {mode_of(r)}: {r.status.value}"
         + (f": {r.failure.message}" if r.failure and r.failure.message else "")
-        for r in failed
+        for r in records
+        if not r.status.passed
     ]
     rows = expectations(compare(records))
     blocks = [
         "# Study C: torch.compile modes",
         (
-            f"{len(records) - len(failed)} of {len(records)} (model, mode) passed parity and were timed. "
+            f"{len(records) - len(failures)} of {len(records)} (model, mode) passed parity and were timed. "
             "Each mode has a process of its own with empty compile caches. "
             f"{environment_line(records[0].environment)}.{ON_A_CPU if any(map(_on_cpu, records)) else ''}"
         ),
@@ -85,19 +98,17 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
 
     With ``--sweep``: the speedup of each mode depends on the batch, threads or tokens.
     """
-    models: dict[str, dict[str, Comparison]] = {}
-    sweeps: dict[tuple[str, str], list[Comparison]] = {}
+    models = defaultdict[str, dict[str, Comparison]](dict)
+    sweeps = defaultdict[tuple[str, str], list[Comparison]](list)
     for comparison in comparisons:
         record = comparison.record
-        models.setdefault(_title(record, *record.job.case.point), {})[mode_of(record)] = comparison
+        models[_title(record, *record.job.case.point)][mode_of(record)] = comparison
         if record.job.case.point:
-            sweeps.setdefault((_title(record), mode_of(record)), []).append(comparison)
+            sweeps[_title(record), mode_of(record)].append(comparison)
     judged = [(title, *row) for title, modes in models.items() for row in _of_model(modes)]
     for (model, mode), points in sweeps.items():
-        # the first and the last point: chosen before they are seen
-        first, last = (
-            choose(points, key=lambda c: (*c.record.job.case.at.values(),)) for choose in (min, max)
-        )
+        points.sort(key=lambda c: (*c.record.job.case.at.values(),))
+        first, last = points[0], points[-1]  # chosen before they are seen
         names = (" ".join(comparison.record.job.case.point) for comparison in (last, first))
         seen = _speed(first, last, f"at {' over that at '.join(names)}", OPEN, HOLDS, HOLDS)
         judged.append((model, f"the speedup of {mode} varies", seen))
@@ -107,33 +118,20 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
 def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
     noise = COMPILE_NOISE
     for first, second in combinations([mode for mode in MODES.values() if mode in modes], 2):
-        former, latter = modes[first], modes[second]
-        text, factor = f"as fast as {first}", _compile_factor(former, latter)
-        if second == "reduce-overhead" and _on_cpu(former.record):
+        pair = modes[first], modes[second]
+        text, times = f"as fast as {first}", [c.compilation_latency_s for c in pair]
+        factor = times[1] / times[0] if times[0] and times[1] else None
+        if second == "reduce-overhead" and _on_cpu(pair[0].record):
             noise = max(noise, factor or 1.0, 1 / (factor or 1.0))
             text += f", compiled in {significant(factor, 2)} times the time" if factor else ""
-            yield (
-                f"{second} is {first}, without CUDA graphs",
-                _speed(former, latter, text, ALIKE, APART, APART),
-            )
+            alike = _speed(*pair, text, ALIKE, APART, APART)
+            yield f"{second} is {first}, without CUDA graphs", alike
         else:
-            yield f"compile time rises from {first} to {second}", _compile_time(former, latter, noise)
-            yield f"run time falls from {first} to {second}", _speed(former, latter, text, OPEN, HOLDS, FAILS)
+            seen = " s -> ".join(seconds_text(s or 0.0) for s in times)
+            seen = f"{seen} s, {significant(factor, 2)} times" if factor else "not both were compiled"
+            yield f"compile time rises from {first} to {second}", (seen, beyond(factor, factor, noise))
+            yield f"run time falls from {first} to {second}", _speed(*pair, text, OPEN, HOLDS, FAILS)
     yield "the first call is slow, later ones are fast", _first_calls([c.record for c in modes.values()])
-
-
-def _compile_factor(former: Comparison, latter: Comparison) -> float | None:
-    first, second = former.compilation_latency_s, latter.compilation_latency_s
-    return second / first if first and second else None
-
-
-def _compile_time(former: Comparison, latter: Comparison, noise: float) -> Judged:
-    factor = _compile_factor(former, latter)
-    if factor is None:
-        return "not both were compiled", OPEN
-    first, second = (seconds_text(c.compilation_latency_s or 0.0) for c in (former, latter))
-    holds = HOLDS if factor > noise else FAILS if factor < 1 / noise else OPEN
-    return f"{first} s -> {second} s, {significant(factor, 2)} times", holds
 
 
 def _speed(former: Comparison, latter: Comparison, text: str, alike: str, faster: str, slower: str) -> Judged:
@@ -144,9 +142,8 @@ def _speed(former: Comparison, latter: Comparison, text: str, alike: str, faster
     change = difference(*(c.estimate if c.record.status.passed else None for c in (former, latter)))
     if change is None:
         return "not both were timed", OPEN
-    return f"{estimate_text(change)} {text}", alike if change.within(
-        1
-    ) else faster if change.log > 0 else slower
+    told = alike if change.within(1) else faster if change.log > 0 else slower
+    return f"{estimate_text(change)} {text}", told
 
 
 def _first_calls(records: Sequence[Record]) -> Judged:
@@ -155,6 +152,5 @@ def _first_calls(records: Sequence[Record]) -> Judged:
     if not factors:
         return "no later calls", OPEN
     slow = sum(factor > MUCH_SLOWER for factor in factors)
-    span = " to ".join(dict.fromkeys(significant(f, 2) for f in (min(factors), max(factors))))
-    text = f"the first takes {span} times as long, {slow} of {len(factors)} modes"
-    return text, HOLDS if slow == len(factors) else FAILS
+    text = f"the first takes {span(factors, 2)} times as long, {slow} of {len(factors)} modes"
+    return text, verdict(slow == len(factors))

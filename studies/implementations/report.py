@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -12,7 +11,7 @@ from runner.reports.parts.axes import COLORS, LINES, light_grid, new_figure
 from runner.reports.parts.pictures import pictures, plain_style
 from runner.reports.parts.sections import environment_line
 from studies.corpus import SIZES
-from studies.implementations.results import LEVELS, Fitted, Point, claims, fitted
+from studies.implementations.results import LEVELS, Fitted, claims, fitted
 from studies.journal import CUT_SHORT, PASS, Line
 from studies.options import LEFT_DIGITS, tables
 from studies.report import Report, expectation_table, part, published, table
@@ -21,24 +20,28 @@ ANOTHER_TASK = "NOT the same task: the published questions are additions of thre
 MORE = {"num_parameters": ",", "train_accuracy": ".3f", "inference_micros": ""}
 MORE_HEADS = ("parameters", "train accuracy", "inference, µs")
 """Columns that the published tables do not have."""
+SPLIT = "{characters:,} characters, {distinct} distinct; the last {held_out:,} are held out."
 
 
 def render(lines: Sequence[Line]) -> Report:
     """An unmet expectation is in the report, but is not a failure."""
     fits = fitted(lines)
-    rows = pd.DataFrame([f.numbers() for f in fits], dtype=object)
-    files = {"results.csv": rows.to_csv(index=False).encode()}
+    files = {
+        "results.csv": pd.DataFrame([f.numbers() for f in fits], dtype=object).to_csv(index=False).encode()
+    }
     for task in dict.fromkeys(f.task for f in fits):
         files |= _curves(task, [f for f in fits if f.task == task and f.points])
-    cut = [name for name in lines[0].get("variants", ()) if name not in {f.name for f in fits}]
-    failures = [f"{f.name}: {f.message}" for f in fits if f.status != PASS]
-    failures += [f"{name}: {CUT_SHORT}" for name in cut]
+    ended = {f.variant for f in fits}
+    failures = [f"{f.variant}: {f.message}" for f in fits if f.status != PASS]
+    failures += [f"{name}: {CUT_SHORT}" for name in lines[0].get("variants", ()) if name not in ended]
     return Report(blocks=[*_blocks(lines[0], fits)], files=files, failures=failures)
 
 
 def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
     options = study["options"]
-    published_task = _questions(options) == (["+"], LEFT_DIGITS)
+    # older records have additions of three digits only
+    signs, digits = options.get("operations", ["+"]), options.get("digits", LEFT_DIGITS)
+    published_task = (signs, digits) == (["+"], LEFT_DIGITS)
     budgets = {
         "addition": f"{options['budget_s']:g} s on addition",
         "shakespeare": f"{options['text_budget_s']:g} s on text (the third MLP twice that)",
@@ -51,19 +54,14 @@ def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
     )
     if options["quick"]:
         yield "A trial run (--quick): fewer additions, short budgets. The figures mean nothing."
-    signs, digits = _questions(options)
-    asked = f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written backwards."
-    sizes = study.get("text_sizes") or SIZES  # the text has a checksum, so older records had the same sizes
-    text = "{characters:,} characters, {distinct} distinct; the last {held_out:,} are held out.".format(
-        **sizes
-    )
-    if study["text"] != "shakespeare":
-        text = "NOT Shakespeare but a synthetic text."
     if on_addition := [f for f in fits if f.task == "addition"]:
+        asked = f"Questions with {' and '.join(signs)}, numbers of {digits} digits, written backwards."
         other = "" if published_task else ANOTHER_TASK
-        cells = (asked, _beside("addition", on_addition), other, _when(on_addition))
-        yield from part("addition", *cells)
+        yield from part("addition", asked, _beside("addition", on_addition), other, _when(on_addition))
     if on_text := [f for f in fits if f.task == "shakespeare"]:
+        text = "NOT Shakespeare but a synthetic text."
+        if study["text"] == "shakespeare":  # it has a checksum, so older records had the same sizes
+            text = SPLIT.format(**study.get("text_sizes", SIZES))
         yield from part("shakespeare", text, _beside("shakespeare", on_text))
     if study["refused"]:
         yield f"Task 2 was left out: {study['refused']}"
@@ -71,17 +69,12 @@ def _blocks(study: Line, fits: Sequence[Fitted]) -> Iterator[str]:
     yield expectation_table(claims(fits), judged=not options["quick"] and published_task)
 
 
-def _questions(options: Mapping[str, Any]) -> tuple[list[str], int]:
-    """Signs and digits of the questions. Older records have additions of three digits only."""
-    return list(options.get("operations", ("+",))), int(options.get("digits", LEFT_DIGITS))
-
-
 def _when(fits: Sequence[Fitted]) -> str:
-    def text(point: Point | None) -> str:
-        return "not reached" if point is None else f"{point.step:,}, {point.seconds:.1f} s"
-
     heads = ["model", "learning_rate", *(f"steps, seconds to {level:.1%}" for level in LEVELS)]
-    rows = [[f.model, f"{f.learning_rate:g}", *(text(f.reached(level)) for level in LEVELS)] for f in fits]
+    rows = []
+    for f in fits:
+        texts = (f"{p.step:,}, {p.seconds:.1f} s" if p else "not reached" for p in map(f.reached, LEVELS))
+        rows.append([f.model, f"{f.learning_rate:g}", *texts])
     return table(heads, rows)
 
 
@@ -89,10 +82,12 @@ def _beside(task: str, members: Sequence[Fitted]) -> str:
     """The rows of the published table and ours. Beside each published column is ours, then ``MORE``."""
     first, *columns = tables("published")[task]["columns"]
     digits = {**tables("published")[task]["ours"], **MORE}
-    theirs = {row[first]: [row[column] for column in columns] for row in published(task)}
-    ours = {_label(f): f.numbers() for f in members}
+    theirs = {row.pop(first): [*row.values()] for row in published(task)}
+    ours = {
+        f.name if task == "addition" else f.case.replace("_shakespeare_", " "): f.numbers() for f in members
+    }
     lines = []
-    for label in dict.fromkeys((*theirs, *ours)):
+    for label in {**theirs, **ours}:
         values = ours.get(label, {"status": PASS})
         missing = MISSING if values["status"] == PASS else values["status"]
         texts = [
@@ -103,12 +98,6 @@ def _beside(task: str, members: Sequence[Fitted]) -> str:
         lines.append([label, *(cell for pair in pairs for cell in pair), *texts[len(columns) :]])
     heads = [head for column in columns for head in (f"{column}, published", "ours")]
     return table([first, *heads, *MORE_HEADS], lines)
-
-
-def _label(f: Fitted) -> str:
-    """The first column of the published table."""
-    name = f.case.replace("_shakespeare_", " ")
-    return f"{f.model} {f.learning_rate:g}" if f.task == "addition" else name
 
 
 def _curves(task: str, fits: Sequence[Fitted]) -> Mapping[str, bytes]:
@@ -123,7 +112,7 @@ def _curves(task: str, fits: Sequence[Fitted]) -> Mapping[str, bytes]:
         for panel, what, unit in zip(panels, ("loss", "accuracy"), ("nats", ""), strict=True):
             for f in fits:
                 # a line style for each learning rate or size of a model
-                place = [other.name for other in fits if other.model == f.model].index(f.name)
+                place = [other.variant for other in fits if other.model == f.model].index(f.variant)
                 style = {
                     "color": COLORS[models.index(f.model) % len(COLORS)],
                     "ls": LINES[place % len(LINES)],

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +128,8 @@ def fit(
     model = model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.learning_rate, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
-    step, seconds = 0, 0.0
-    recent: list[torch.Tensor] = []
-    began = clock()
-    while True:
+    seconds, began, recent = 0.0, clock(), list[Tensor]()
+    for step in count(1):
         inputs, targets = (part.to(device) for part in task.draw(rule.batch, generator))
         optimizer.zero_grad(set_to_none=True)
         logits = model(inputs)
@@ -138,7 +137,6 @@ def fit(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         recent.append(loss.detach())
-        step += 1
         if step % WAITS_EVERY == 0:
             of(device).synchronize()
         over = seconds + clock() - began >= rule.budget_s
@@ -162,7 +160,7 @@ def fit(
             train_accuracy=train_accuracy,
             inference_micros=1e6 * inference_s / len(task.test[1]),
         )
-        if train_loss - train_loss != 0:
+        if not math.isfinite(train_loss):
             raise FloatingPointError("the loss is not finite")
         if over or accuracy > rule.stop_above:
             return
@@ -192,27 +190,24 @@ def plans(options: ImplementationsOptions, tasks: Sequence[str]) -> list[Plan]:
         Plan(case=case, task=task, entry=entry, rule=rule)
         for case, entry in entries().items()
         if entry.implementation in options.models and case != NOT_PUBLISHED
-        for task, rules in (("addition", _on_addition), ("shakespeare", _on_text))
-        if task in tasks and f"_{task}" in case
-        for rule in rules(case, entry, options)
+        for task in tasks
+        if f"_{task}" in case
+        for rule in _rules(case, entry, options)
     ]
     return sorted(sweep, key=lambda plan: place(plan.task, plan.entry.implementation))
 
 
-def _on_addition(case: str, entry: Entry, options: ImplementationsOptions) -> Iterator[Rule]:
-    every = EVERY_MLP if entry.implementation == "MLP" else EVERY
-    for rate in options.learning_rates:
-        yield Rule(rate, entry.published_batch, options.budget_s, every, stop_above=SOLVED)
-
-
-def _on_text(case: str, entry: Entry, options: ImplementationsOptions) -> Iterator[Rule]:
-    rate, batch = TEXT_RATE, entry.published_batch
-    if entry.implementation != "MLP":
-        rate = options.text_learning_rate
-        share = QUICK_BATCH if options.quick else batch // CPU_SHARE
-        batch = options.text_batch or (share if options.device == "cpu" else batch)
+def _rules(case: str, entry: Entry, options: ImplementationsOptions) -> list[Rule]:
+    mlp, batch = entry.implementation == "MLP", entry.published_batch
+    if "_addition" in case:
+        every = EVERY_MLP if mlp else EVERY
+        return [Rule(rate, batch, options.budget_s, every, SOLVED) for rate in options.learning_rates]
     budget_s = options.text_budget_s * (2 if case == DOUBLE else 1)
-    yield Rule(rate, batch, budget_s, EVERY_TEXT_MLP.get(case, EVERY))
+    if mlp:
+        return [Rule(TEXT_RATE, batch, budget_s, EVERY_TEXT_MLP[case])]
+    if options.device == "cpu":
+        batch = QUICK_BATCH if options.quick else batch // CPU_SHARE
+    return [Rule(options.text_learning_rate, options.text_batch or batch, budget_s, EVERY)]
 
 
 def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str]) -> Path:
@@ -234,8 +229,8 @@ def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str
 
     facts: dict[str, Any] = {"text": corpus.name, "text_sizes": corpus.sizes} if corpus else {"text": None}
     journal = Journal(options.output_dir, "implementations")
-    names = [plan.name for plan in todo]
-    device = journal.begin(options, command, refused=refused, variants=names, **facts)
+    facts |= {"refused": refused, "variants": [plan.name for plan in todo]}
+    device = journal.begin(options, command, **facts)
     for plan in todo:
         say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.rule.batch} examples in a step")
         _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
@@ -259,22 +254,22 @@ def corpus_for(options: ImplementationsOptions) -> tuple[Corpus | None, str | No
 def _fit(
     plan: Plan, options: ImplementationsOptions, task: Task, device: torch.device, journal: Journal
 ) -> None:
-    name, rule, status, message = plan.name, plan.rule, PASS, None
-    facts: dict[str, Any] = {"variant": name, "task": plan.task, "case": plan.case}
-    facts |= {"model": plan.entry.implementation, "learning_rate": rule.learning_rate}
-    facts |= {"batch": rule.batch, "budget_s": rule.budget_s}
+    name, status, message = plan.name, PASS, None
+    facts: dict[str, Any] = {"task": plan.task, "case": plan.case, "model": plan.entry.implementation}
+    facts |= {key: getattr(plan.rule, key) for key in ("learning_rate", "batch", "budget_s")}
     try:
         model = seeded_model(plan.case, options.seed, config_of(plan, options.digits))
         facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        for point in fit(model, task, rule, options.seed, device):
+        for point in fit(model, task, plan.rule, options.seed, device):
             journal.write("point", variant=name, **asdict(point))
-            losses = f"train={point.train_loss:.4f} test={point.test_loss:.4f}"
-            accuracy = f"accuracy={point.test_accuracy:.4f}"
-            say(f"step {point.step:6d}  {point.seconds:6.1f} s  {losses} {accuracy}  {name}")
+            told = (
+                f"train={point.train_loss:.4f} test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}"
+            )
+            say(f"step {point.step:6d}  {point.seconds:6.1f} s  {told}  {name}")
     except Exception as error:  # a model library may raise anything; the others still train
         status, message = "FAIL", words_of(error)
         say(f"{name}: failed: {message}")
-    journal.write("outcome", status=status, message=message, **facts)
+    journal.write("outcome", variant=name, status=status, message=message, **facts)
 
 
 def config_of(plan: Plan, digits: int) -> dict[str, Any]:

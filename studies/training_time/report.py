@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from statistics import fmean, median
+from typing import Any
 
 from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, estimate_text
@@ -16,7 +18,7 @@ from runner.reports.parts.pictures import pictures, plain_style
 from runner.reports.parts.sections import environment_line
 from studies.journal import CUT_SHORT, PASS, Line, of_kind
 from studies.options import PRECISIONS, tables
-from studies.report import FAILS, HOLDS, OPEN, Expectation, Report, expectation_table, part, published, table
+from studies.report import Expectation, Report, beyond, expectation_table, part, published, table
 from studies.training_time.chunks import FIRST_STEPS
 
 EAGER = "eager"
@@ -27,11 +29,9 @@ WALL_NOISE = 1.05
 STEP_NOISE = 1 + Protocol().noise_threshold
 """As in the runner's verdicts, an interval must lie beyond 2 %: processes differ by about as much."""
 ASTRAY = "DOES NOT FOLLOW"
-UNTIMED = "not both were timed"
 FOLLOWING = ("precision", "variant", "distance", "spread", "verdict")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """A variant with one seed; without an outcome it was ``CUT_SHORT``. Times in seconds.
 
@@ -40,77 +40,52 @@ class Training:
     step after which they were evaluated.
     """
 
-    seed: int
-    status: str
-    message: str
-    compile_s: float
-    run_s: float
-    steps: dict[int, float]
-    losses: dict[int, float]
+    def __init__(self, lines: Sequence[Line]) -> None:
+        chunks = of_kind(lines, "chunk")
+        outcome = next(iter(of_kind(lines, "outcome")), {"status": CUT_SHORT, "message": ""})
+        self.status: str = outcome["status"]
+        self.message: str = outcome["message"] or ""
+        self.steps = {c["first"]: c["seconds"] / c["steps"] for c in chunks if c["first"] >= FIRST_STEPS}
+        self.losses = {c["first"] + c["steps"] - 1: c["valid"] for c in chunks if c["valid"] is not None}
+        step_s = median(self.steps.values()) if self.steps else 0.0
+        early = [c["seconds"] - c["steps"] * step_s for c in chunks if c["first"] < FIRST_STEPS]
+        extra_s = max(0.0, sum(early)) if self.steps else 0.0
+        self.compile_s = sum(line["prepare_s"] for line in of_kind(lines, "prepared")) + extra_s
+        self.run_s = sum(c["seconds"] for c in chunks) - extra_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """A variant over all seeds. ``compile_s``: of the first seed, whose caches were empty. ``run_s``: the
     median of all seeds. None if no training finished. ``failed``: the first that did not."""
 
-    name: str
-    precision: str
-    mode: str
-    trainings: Sequence[Training]
-    finished: Sequence[Training]
-    failed: Training | None
-    compile_s: float | None
-    run_s: float | None
-
-    @property
-    def wall_s(self) -> float | None:
-        return None if self.compile_s is None or self.run_s is None else self.compile_s + self.run_s
+    def __init__(self, name: str, trainings: Mapping[int, Training]) -> None:
+        self.name, self.trainings = name, trainings
+        self.precision, _, self.mode = name.partition(" ")
+        self.finished = {seed: t for seed, t in trainings.items() if t.status == PASS}
+        self.failed = next((t for t in trainings.values() if t.status != PASS), None)
+        times = [(t.compile_s, t.run_s) for t in self.finished.values()]
+        self.compile_s = times[0][0] if times else None
+        self.run_s = median(run_s for _, run_s in times) if times else None
+        self.wall_s = times[0][0] + median(run_s for _, run_s in times) if times else None
 
 
-def variants_of(lines: Sequence[Line]) -> dict[str, Variant]:
+Variants = Mapping[str, Variant]
+
+
+def variants_of(lines: Sequence[Line]) -> Variants:
     """The variants of a run, by name."""
-    variants = {}
-    for name in lines[0]["variants"]:
-        trainings = [_training(lines, name, seed) for seed in range(lines[0]["sizes"]["seeds"])]
-        finished = [training for training in trainings if training.status == PASS]
-        variants[name] = Variant(
-            name=name,
-            precision=name.partition(" ")[0],
-            mode=name.partition(" ")[2],
-            trainings=trainings,
-            finished=finished,
-            failed=next((training for training in trainings if training not in finished), None),
-            compile_s=finished[0].compile_s if finished else None,
-            run_s=median(training.run_s for training in finished) if finished else None,
-        )
-    return variants
-
-
-def _training(lines: Sequence[Line], variant: str, seed: int) -> Training:
-    own = [line for line in lines if (line.get("variant"), line.get("seed")) == (variant, seed)]
-    chunks = of_kind(own, "chunk")
-    outcome = next(iter(of_kind(own, "outcome")), {"status": CUT_SHORT, "message": ""})
-    steps = {c["first"]: c["seconds"] / c["steps"] for c in chunks if c["first"] >= FIRST_STEPS}
-    step_s = median(steps.values()) if steps else 0.0
-    early = [c["seconds"] - c["steps"] * step_s for c in chunks if c["first"] < FIRST_STEPS]
-    extra_s = max(0.0, sum(early)) if steps else 0.0
-    return Training(
-        seed=seed,
-        status=outcome["status"],
-        message=outcome["message"] or "",
-        compile_s=sum(line["prepare_s"] for line in of_kind(own, "prepared")) + extra_s,
-        run_s=sum(c["seconds"] for c in chunks) - extra_s,
-        steps=steps,
-        losses={c["first"] + c["steps"] - 1: c["valid"] for c in chunks if c["valid"] is not None},
-    )
+    own = defaultdict[tuple[Any, Any], list[Line]](list)
+    for line in lines[1:]:
+        own[line.get("variant"), line.get("seed")].append(line)
+    names, seeds = lines[0]["variants"], range(lines[0]["sizes"]["seeds"])
+    return {name: Variant(name, {seed: Training(own[name, seed]) for seed in seeds}) for name in names}
 
 
 def paired(slow: Variant | None, fast: Variant) -> PairedEstimate | None:
     """The speedup of the steps of ``fast`` over those of ``slow``: same seed, same steps."""
     left, right = (
-        {(training.seed, first): step_s for training in side for first, step_s in training.steps.items()}
-        for side in (slow.finished if slow else [], fast.finished)
+        {(seed, first): step_s for seed, training in side.items() for first, step_s in training.steps.items()}
+        for side in (slow.finished if slow else {}, fast.finished)
     )
     both = [place for place in right if place in left]
     return paired_speedup([left[place] for place in both], [right[place] for place in both]) if both else None
@@ -120,7 +95,9 @@ def following(variant: Variant, eager: Variant | None) -> tuple[float | None, fl
     """The distance from eager and the spread of eager over its seeds, as root mean square differences of
     held-out losses, in nats; without step 0, before which nothing was learned."""
     ours, theirs = (
-        {t.seed: t.losses for t in side.trainings if t.status in {PASS, CUT_SHORT}} if side else {}
+        {seed: t.losses for seed, t in side.trainings.items() if t.status in {PASS, CUT_SHORT}}
+        if side
+        else {}
         for side in (variant, eager)
     )
     return (
@@ -132,9 +109,6 @@ def following(variant: Variant, eager: Variant | None) -> tuple[float | None, fl
 def _root_mean_square(pairs: Iterable[tuple[dict[int, float], dict[int, float]]]) -> float | None:
     squares = [(a[step] - b[step]) ** 2 for a, b in pairs for step in a if step and step in b]
     return fmean(squares) ** 0.5 if squares else None
-
-
-Variants = Mapping[str, Variant]
 
 
 def render(lines: Sequence[Line]) -> Report:
@@ -158,7 +132,7 @@ def render(lines: Sequence[Line]) -> Report:
             "# Study A: training time of a small GPT",
             about,
             *part("wall", _by_precision(variants, _time_cell)),
-            *part("steps", _by_precision(variants, lambda v: _steps_cell(variants, v))),
+            *part("steps", _by_precision(variants, partial(_steps_cell, variants.get(REFERENCE)))),
             *part("ratios", _side_by_side(variants)),
             *part("conclusions", expectation_table(conclusions(variants), first="of", judged=judged)),
             *part("published", _published()),
@@ -178,24 +152,24 @@ def _named(variant: Variant) -> list[str]:
 
 
 def _by_precision(variants: Variants, cell: Callable[[Variant], str]) -> str:
-    rows = variants.values()
-    precisions = [name for name in PRECISIONS if any(row.precision == name for row in rows)]
-    modes = dict.fromkeys(row.mode for row in rows)
+    precisions = [name for name in PRECISIONS if name in {row.precision for row in variants.values()}]
     cells = {name: cell(row) for name, row in variants.items()}
     return table(
         ["", *(HEADS[name] for name in precisions)],
-        [[LABELS.get(m, m), *(cells.get(f"{name} {m}", MISSING) for name in precisions)] for m in modes],
+        [
+            [LABELS.get(mode, mode), *(cells.get(f"{name} {mode}", MISSING) for name in precisions)]
+            for mode in dict.fromkeys(row.mode for row in variants.values())
+        ],
     )
 
 
 def _time_cell(row: Variant) -> str:
-    if row.wall_s is None or row.compile_s is None or row.run_s is None:
-        return row.failed.status if row.failed else PASS
-    return f"{minutes_text(row.wall_s)} = {minutes_text(row.compile_s)} + {minutes_text(row.run_s)}"
+    times = [minutes_text(s) for s in (row.wall_s, row.compile_s, row.run_s) if s is not None]
+    return "{} = {} + {}".format(*times) if times else row.failed.status if row.failed else PASS
 
 
-def _steps_cell(variants: Variants, row: Variant) -> str:
-    return "1" if row.name == REFERENCE else estimate_text(paired(variants.get(REFERENCE), row))
+def _steps_cell(eager: Variant | None, row: Variant) -> str:
+    return "1" if row is eager else estimate_text(paired(eager, row))
 
 
 def minutes_text(seconds: float) -> str:
@@ -236,20 +210,19 @@ def _published() -> str:
     lines = []
     for row in published("training_time"):
         note = "" if row["mode"] else " (published, not measured here)"
-        lines.append(
-            [f"{row['group']}: {row['variant']}{note}", *(row[name] or MISSING for name in PRECISIONS)]
-        )
+        times = (row[name] or MISSING for name in PRECISIONS)
+        lines.append([f"{row['group']}: {row['variant']}{note}", *times])
     return table(["", *HEADS.values()], lines)
 
 
 def _followed(variants: Variants, variant: Variant) -> list[str]:
     """Distance from eager, the spread of eager, and whether the variant follows eager."""
     distance, spread = following(variant, variants.get(f"{variant.precision} {EAGER}"))
+    texts = (MISSING if nats is None else f"{nats:.2g}" for nats in (distance, spread))
     if distance is None or spread is None:
         verdict = "did not train" if distance is None else "unknown: takes two seeds or more"
     else:
         verdict = "follows" if distance <= spread else ASTRAY
-    texts = (MISSING if nats is None else f"{nats:.2g}" for nats in (distance, spread))
     return [*_named(variant), *texts, verdict]
 
 
@@ -264,7 +237,7 @@ def conclusions(variants: Variants) -> list[Expectation]:
     ]
     claims += [(f"compiling helps: {HEADS[p]}", f"{p} {EAGER}", f"{p} compile") for p in precisions]
     return [
-        Expectation(title=title, expected=claim, seen=text, holds=holds)
+        Expectation(title=title, expected=claim, seen=text or "not both were timed", holds=holds)
         for claim, slow, fast in claims
         if slow in variants and fast in variants
         for title, text, holds in _compared(variants[slow], variants[fast])
@@ -273,39 +246,25 @@ def conclusions(variants: Variants) -> list[Expectation]:
 
 def _compared(slow: Variant, fast: Variant) -> Iterator[tuple[str, str, str]]:
     steps, factor = paired(slow, fast), _divided(slow.wall_s, fast.wall_s)
-    low, high = (steps.low, steps.high) if steps else (None, None)
-    yield "steps", estimate_text(steps) if steps else UNTIMED, _holds(low, high, STEP_NOISE)
-    text = UNTIMED if factor is None else f"{factor:.2f}x"
-    yield "whole run", text, _holds(factor, factor, WALL_NOISE)
-
-
-def _holds(low: float | None, high: float | None, limit: float) -> str:
-    if low is None or high is None:
-        return OPEN
-    return HOLDS if low > limit else FAILS if high < 1 / limit else OPEN
+    ends = (steps.low, steps.high) if steps else (None, None)
+    yield "steps", estimate_text(steps) if steps else "", beyond(*ends, STEP_NOISE)
+    yield "whole run", f"{factor:.2f}x" if factor else "", beyond(factor, factor, WALL_NOISE)
 
 
 def _curves(variants: Sequence[Variant]) -> Mapping[str, bytes]:
     """Losses on held-out text, overlaid; a panel for each precision, a line for each seed."""
-    precisions, modes = (
-        dict.fromkeys(v.precision for v in variants),
-        [*dict.fromkeys(v.mode for v in variants)],
-    )
+    precisions, modes = ([*dict.fromkeys(getattr(v, of) for v in variants)] for of in ("precision", "mode"))
     with plain_style():
         figure = new_figure(5.5 * len(precisions), 4.0)
         panels = figure.subplots(1, len(precisions), squeeze=False, sharey=True)[0]
         for panel, precision in zip(panels, precisions, strict=True):
             for variant in (v for v in variants if v.precision == precision):
                 place = modes.index(variant.mode)
-                curves = [curve for training in variant.trainings if (curve := training.losses)]
-                for number, curve in enumerate(curves):
-                    panel.plot(
-                        [*curve],
-                        [*curve.values()],
-                        color=COLORS[place % len(COLORS)],
-                        linewidth=max(0.6, 6.0 - 1.4 * place),  # equal curves lie inside each other
-                        label=None if number else variant.mode,
-                    )
+                curves = [training.losses for training in variant.trainings.values() if training.losses]
+                style = {"color": COLORS[place % len(COLORS)], "linewidth": max(0.6, 6.0 - 1.4 * place)}
+                for curve in curves:  # equal curves lie inside each other
+                    label = variant.mode if curve is curves[0] else None
+                    panel.plot([*curve], [*curve.values()], label=label, **style)
             panel.set_title(precision, loc="left")
             panel.set_xlabel("step")
             if panel.lines:
