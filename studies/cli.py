@@ -27,7 +27,7 @@ STUDIES: Mapping[str, tuple[StudyOptions, str]] = {
 
 def _module(study: str, name: str) -> Any:
     """A study's ``run`` has ``run(options, command, flags that are not its own) -> its folder``; its
-    ``report`` has ``render(lines) -> Report``, of study C ``render(folder)``."""
+    ``report`` has ``render(lines) -> Report``. Study C has both in ``run``, and ``render(folder)``."""
     return importlib.import_module(f"studies.{study.replace('-', '_')}.{name}")
 
 
@@ -67,7 +67,7 @@ def _perform(arguments: Sequence[str]) -> int:
 
 def report(folder: Path) -> int:
     """Writes the tables and plots of a study from its records, prints the report; 1 if a check failed."""
-    of_modes = _module("compile-modes", "report")
+    of_modes = _module("compile-modes", "run")
     if of_modes.parts_of(folder):
         return finish(folder, of_modes.render(folder))
     lines = read_lines(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -18,8 +18,8 @@ from harness.devices import of
 from runner.errors import UsageError, words_of
 from studies.corpus import Corpus, seeded_model, shakespeare, synthetic, windows
 from studies.implementations.addition import additions, input_length
-from studies.implementations.results import SOLVED, Point, place
-from studies.journal import PASS, Journal, say
+from studies.implementations.report import SOLVED, place
+from studies.journal import PASS, Journal, Line, say
 from studies.options import ImplementationsOptions
 from suites.models.entries import Entry
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
@@ -39,6 +39,10 @@ Batch = tuple[Tensor, Tensor]
 EVALUATED_AT_ONCE = 2048  # inputs
 WEIGHT_DECAY = 1e-4
 WAITS_EVERY = 10  # steps between synchronizations, because GPU kernels run asynchronously
+TOLD = (
+    "step {step:6d}  {seconds:6.1f} s  train={train_loss:.4f} test={test_loss:.4f} "
+    "accuracy={test_accuracy:.4f}  {name}"
+)
 TEXT_POSITIONS = 16_384  # evaluated windows of the held-out text for models that predict one symbol
 
 
@@ -123,8 +127,13 @@ def fit(
     seed: int,
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Point]:
-    """Trains with AdamW. Yields a point after the first step, every ``rule.every`` steps, and at the end."""
+) -> Iterator[Line]:
+    """Trains with AdamW. Yields a point after the first step, every ``rule.every`` steps, and at the end.
+
+    ``seconds``: time of the steps so far, without evaluations. ``train_loss``: mean over the batches since
+    the last point, with dropout. ``train_accuracy``: of the last of these batches. ``inference_micros``: time
+    of the evaluation for each held-out example.
+    """
     model = model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.learning_rate, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
@@ -151,15 +160,9 @@ def fit(
             test_loss, accuracy = task.evaluate(model.eval(), device)
         inference_s = clock() - began
         model.train()
-        yield Point(
-            step=step,
-            seconds=seconds,
-            train_loss=train_loss,
-            test_loss=test_loss,
-            test_accuracy=accuracy,
-            train_accuracy=train_accuracy,
-            inference_micros=1e6 * inference_s / len(task.test[1]),
-        )
+        point = {"step": step, "seconds": seconds, "train_loss": train_loss, "test_loss": test_loss}
+        point |= {"test_accuracy": accuracy, "train_accuracy": train_accuracy}
+        yield {**point, "inference_micros": 1e6 * inference_s / len(task.test[1])}
         if not math.isfinite(train_loss):
             raise FloatingPointError("the loss is not finite")
         if over or accuracy > rule.stop_above:
@@ -232,8 +235,21 @@ def run(options: ImplementationsOptions, command: Sequence[str], _: Sequence[str
     facts |= {"refused": refused, "variants": [plan.name for plan in todo]}
     device = journal.begin(options, command, **facts)
     for plan in todo:
-        say(f"{plan.name}: {plan.rule.budget_s:g} s at most, {plan.rule.batch} examples in a step")
-        _fit(plan, options, task_of(plan.task, plan.entry.loss == "last_symbol"), device, journal)
+        name, rule, status, message = plan.name, plan.rule, PASS, None
+        say(f"{name}: {rule.budget_s:g} s at most, {rule.batch} examples in a step")
+        facts = {"task": plan.task, "case": plan.case, "model": plan.entry.implementation}
+        facts |= {key: getattr(rule, key) for key in ("learning_rate", "batch", "budget_s")}
+        task = task_of(plan.task, plan.entry.loss == "last_symbol")
+        try:
+            model = seeded_model(plan.case, options.seed, config_of(plan, options.digits))
+            facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
+            for point in fit(model, task, rule, options.seed, device):
+                journal.write("point", variant=name, **point)
+                say(TOLD.format(name=name, **point))
+        except Exception as error:  # a model library may raise anything; the others still train
+            status, message = "FAIL", words_of(error)
+            say(f"{name}: failed: {message}")
+        journal.write("outcome", variant=name, status=status, message=message, **facts)
     return journal.path
 
 
@@ -249,27 +265,6 @@ def corpus_for(options: ImplementationsOptions) -> tuple[Corpus | None, str | No
         if options.only_asked or options.data_dir is not None:
             raise
         return None, str(error)
-
-
-def _fit(
-    plan: Plan, options: ImplementationsOptions, task: Task, device: torch.device, journal: Journal
-) -> None:
-    name, status, message = plan.name, PASS, None
-    facts: dict[str, Any] = {"task": plan.task, "case": plan.case, "model": plan.entry.implementation}
-    facts |= {key: getattr(plan.rule, key) for key in ("learning_rate", "batch", "budget_s")}
-    try:
-        model = seeded_model(plan.case, options.seed, config_of(plan, options.digits))
-        facts["num_parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        for point in fit(model, task, plan.rule, options.seed, device):
-            journal.write("point", variant=name, **asdict(point))
-            told = (
-                f"train={point.train_loss:.4f} test={point.test_loss:.4f} accuracy={point.test_accuracy:.4f}"
-            )
-            say(f"step {point.step:6d}  {point.seconds:6.1f} s  {told}  {name}")
-    except Exception as error:  # a model library may raise anything; the others still train
-        status, message = "FAIL", words_of(error)
-        say(f"{name}: failed: {message}")
-    journal.write("outcome", variant=name, status=status, message=message, **facts)
 
 
 def config_of(plan: Plan, digits: int) -> dict[str, Any]:

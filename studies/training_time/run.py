@@ -2,30 +2,125 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
+from harness.backends import load_backend
 from harness.devices import attention_kernels, of
+from harness.precision import precision as precision_of
+from harness.program import Forward, Program
+from harness.timing.step import replica
+from harness.workload import Workload
 from runner.errors import UsageError
-from studies.corpus import seeded_model, shakespeare, synthetic
+from studies.corpus import Corpus, seeded_model, shakespeare, synthetic, windows
 from studies.journal import PASS, Journal, say
 from studies.options import TrainingTimeOptions
-from studies.training_time.chunks import alternate, plan_chunks
+from studies.training_time.chunks import Learner, alternate, plan_chunks
+from suites.models.next_symbol import every_symbol_loss
 
 SIZES = {"steps": 300, "batch": 8, "block": 256, "seeds": 3}
 ACCELERATED = {**SIZES, "steps": 5000, "batch": 64}
 QUICK = {"steps": 12, "batch": 2, "block": 32, "seeds": 2, "every": 4}
 LONGEST_BLOCK, EVALUATIONS = 256, 10
+BACKENDS = {"script": "torchscript", "compile": "inductor", "submodules": "inductor_regional"}
+WEIGHT_DECAY = 0.01  # AdamW's default
+EVALUATED_WINDOWS = 16
+
+
+class Lesson:
+    """The data of one seed, equal for every variant. A window is the index of its first character.
+
+    ``batches`` (steps, batch): drawn with the seed. ``evaluated``: windows of the training part and of the
+    held-out part, equal for every seed.
+    """
+
+    def __init__(self, corpus: Corpus, sizes: Mapping[str, int], seed: int) -> None:
+        source, fixed = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(0)
+        self.tokens, self.block = torch.tensor(corpus.encoded()), sizes["block"]
+        first, end = corpus.training_length, len(corpus.text) - self.block
+        self.batches = torch.randint(first - self.block, (sizes["steps"], sizes["batch"]), generator=source)
+        self.evaluated = [
+            torch.randint(*between, (EVALUATED_WINDOWS,), generator=fixed)
+            for between in ((0, first - self.block), (first, end))
+        ]
+
+
+def learners_of(
+    options: TrainingTimeOptions, corpus: Corpus, sizes: Mapping[str, int], seed: int
+) -> list[Learner]:
+    """A learner for each variant. All start with the weights of this seed."""
+    lesson = Lesson(corpus, sizes, seed)
+    return [
+        TorchLearner(f"{name} {mode}", seeded_model("GPT_150k", seed), lesson, options)
+        for name in options.precisions
+        for mode in options.modes
+    ]
+
+
+class TorchLearner:
+    """A variant that trains in this process. It starts with a copy of ``module``."""
+
+    def __init__(self, name: str, module: nn.Module, lesson: Lesson, options: TrainingTimeOptions) -> None:
+        precision, _, self._mode = name.partition(" ")
+        self.name, self._lesson, self._device = name, lesson, torch.device(options.device)
+        self._precision = precision_of(precision, options.device)
+        inputs, targets = windows(lesson.tokens, lesson.batches[0], lesson.block)
+        workload = Workload(module=module, args=(inputs,), target=targets, loss=every_symbol_loss)
+        self._program: Program = replica(workload, self._device, self._precision.cast, training=True)
+        # evaluation is eager and has a module of its own: a compiled module would recompile for it
+        self._judge = copy.deepcopy(self._program.module).eval()
+        # fused=None lets torch choose, in the same way for all variants
+        self._optimizer = torch.optim.AdamW(
+            self._program.module.parameters(), lr=options.learning_rate, weight_decay=WEIGHT_DECAY
+        )
+        self._forward: Forward = self._program.forward()
+
+    def prepare(self) -> None:
+        if self._mode in BACKENDS:
+            with self._precision.context(self._device.type):
+                self._forward = load_backend(BACKENDS[self._mode])(self._program).forward
+
+    def run(self, first: int, steps: int) -> Sequence[float]:
+        losses = []
+        with self._precision.surroundings():
+            for starts in self._lesson.batches[first : first + steps]:
+                inputs, targets = self._batch(starts)
+                self._optimizer.zero_grad(set_to_none=True)
+                with self._precision.context(self._device.type):
+                    loss, _ = self._forward((inputs,), {}, targets)
+                loss.backward()
+                self._optimizer.step()
+                losses.append(loss.detach())
+        together: list[float] = torch.stack(losses).float().tolist()  # waits for the device
+        return together
+
+    def evaluate(self) -> tuple[float, float]:
+        self._judge.load_state_dict(self._program.module.state_dict())
+        with torch.no_grad(), self._precision.surroundings(), self._precision.context(self._device.type):
+            train, valid = (
+                float(every_symbol_loss(self._judge(inputs), targets))
+                for inputs, targets in map(self._batch, self._lesson.evaluated)
+            )
+        return train, valid
+
+    def _batch(self, starts: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, targets = windows(self._lesson.tokens, starts, self._lesson.block)
+        return inputs.to(self._device), targets.to(self._device)
+
+
+# -- the run ------------------------------------------------------------------------------------
 
 
 def run(options: TrainingTimeOptions, command: Sequence[str], _: Sequence[str]) -> Path:
     """Trains every variant with every seed; returns the folder. ``UsageError`` before anything is written."""
-    from studies.training_time.learners import learners_of
-
     corpus = synthetic() if options.quick and options.data_dir is None else shakespeare(options.data_dir)
     sizes = sizes_of(options)
     chunks = plan_chunks(sizes["steps"], options.chunk, sizes["every"])

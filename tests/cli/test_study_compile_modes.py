@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.store.record_file import read_records
-from studies.compile_modes.report import EXPECTATIONS
-from studies.compile_modes.run import PARTS
+from studies.compile_modes.run import EXPECTATIONS, PARTS
 from tests.cli.command import ROOT
 from tests.command_line import ran
 

@@ -16,11 +16,9 @@ from runner.cli.upstream import understood
 from runner.plan.jobs import plan
 from runner.store.record_file import append_record, read_records
 from studies.cli import main
-from studies.compile_modes.report import EXPECTATIONS, expectations
-from studies.compile_modes.run import MODES, PARTS, ROOT, flags_of
+from studies.compile_modes.run import EXPECTATIONS, MODES, PARTS, ROOT, expectations, flags_of
 from studies.implementations.addition import generate
-from studies.implementations.report import render
-from studies.implementations.results import SOLVED, claims, fitted, published_examples
+from studies.implementations.report import SOLVED, claims, fitted, published_examples, render
 from studies.journal import Line
 from studies.options import CompileModesOptions
 from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN, published
@@ -89,7 +87,7 @@ def test_the_published_story_is_recognized() -> None:
     assert [f.model for f in fits[-3:]] == ["MLP", "TLTransformer", "NanoGPT"]  # the published order
     mlp = next(f for f in fits if f.model == "MLP")
     solved = known(mlp.reached(SOLVED))
-    assert (solved.step, solved.seconds) == (2, 2.0)
+    assert (solved["step"], solved["seconds"]) == (2, 2.0)
     assert mlp.micros == pytest.approx(1e6 * 2.0 / (2 * 2))
     assert mlp.inference_micros == pytest.approx(2.1)
 

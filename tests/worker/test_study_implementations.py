@@ -111,11 +111,11 @@ def points(rule: Rule) -> list[Any]:
 
 def test_training_ends_with_its_budget_and_is_evaluated_there() -> None:
     curve = points(Rule(1e-2, 32, budget_s=25, every=10))
-    assert [p.step for p in curve[:3]] == [1, 10, 20]  # after the first step, as in the source
-    assert curve[-1].seconds == pytest.approx(25, abs=3)
-    assert curve[-1].train_loss < curve[0].train_loss
-    assert all(0 <= p.train_accuracy <= 1 for p in curve)
-    assert {p.inference_micros for p in curve} == {1e6 / 100}  # a second for 20 results of five symbols
+    assert [p["step"] for p in curve[:3]] == [1, 10, 20]  # after the first step, as in the source
+    assert curve[-1]["seconds"] == pytest.approx(25, abs=3)
+    assert curve[-1]["train_loss"] < curve[0]["train_loss"]
+    assert all(0 <= p["train_accuracy"] <= 1 for p in curve)
+    assert {p["inference_micros"] for p in curve} == {1e6 / 100}  # a second for 20 results of five symbols
 
 
 def options(**more: Any) -> ImplementationsOptions:
