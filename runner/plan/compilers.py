@@ -12,7 +12,7 @@ from harness.backends import backend_names
 from harness.backends.settings.candidates import compiler_of, named, parts_of
 from harness.devices import type_of
 from harness.loading.own_compiler import labels_of
-from harness.loading.own_model import module_of
+from harness.loading.own_model import suite_of
 from harness.schema import Job
 from harness.settings import Group, Kind, Spelled, choice, flag, is_own_model, key_value, no_such, placed
 from runner.errors import UsageError
@@ -34,14 +34,16 @@ def autotunes(candidates: Iterable[str], inductor_config: Iterable[str]) -> bool
     return any("max_autotune" in text for text in (*candidates, *inductor_config))
 
 
-def _placed(source: str) -> str:
-    """``file.py:function`` with the file's absolute path. Other names are returned unchanged."""
-    if not is_own_model(source):
-        return source
+def listable(source: str) -> str:
+    """``file.py`` or ``file.py:function`` with the file's absolute path, which must have no comma."""
     path = placed(source)
-    if "," in path:
-        raise ValueError(f"the path {module_of(path)!r} has a comma, which separates names; move the file")
+    if "," in (file := suite_of(path)):
+        raise ValueError(f"the path {file!r} has a comma, which separates names; move the file")
     return path
+
+
+def _placed(source: str) -> str:
+    return listable(source) if is_own_model(source) else source
 
 
 def _known(text: str) -> str:

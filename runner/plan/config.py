@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,8 +42,8 @@ from harness.settings import (
     placed,
     setting,
 )
-from runner.plan.batch_sizes import BATCH_SIZE_FILE, batch_sizes_asked
-from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, spelled_compilers
+from runner.errors import UsageError
+from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, listable, spelled_compilers
 from runner.plan.environments.spec import (
     ENVS,
     REFERENCE_ENV,
@@ -68,19 +69,13 @@ def _device(text: str) -> str:
 
 
 def _suite(text: str) -> str:
-    if text.endswith(".py"):
-        path = placed(text)
-        if "," in path:
-            raise ValueError(f"the path {path!r} has a comma, which separates names; move the file")
-        return path
-    return str(choice("suite", suite_names()).read(text))
+    return listable(text) if text.endswith(".py") else str(choice("suite", suite_names()).read(text))
 
 
 def _own_model(text: str) -> str:
     if not is_own_model(text):
-        raise ValueError(
-            f"{text!r} is not written as package.module:function or file.py:function{_functions_of(text)}"
-        )
+        form = "package.module:function or file.py:function"
+        raise ValueError(f"{text!r} is not written as {form}{_functions_of(text)}")
     return placed(text)
 
 
@@ -91,8 +86,7 @@ def _functions_of(file: str) -> str:
     except (OSError, SyntaxError, ValueError):
         return ""
     names = [f"{file}:{part.name}" for part in tree.body if isinstance(part, ast.FunctionDef)]
-    public = [name for name in names if ":_" not in name]
-    return f"; it has {', '.join(public)}" if public else "; it has no function"
+    return f"; it has {', '.join(name for name in names if ':_' not in name) or 'no function'}"
 
 
 def _folder(text: str) -> Path:
@@ -155,6 +149,43 @@ DTYPE_FLAGS = (
     ),
 )
 
+BATCH_SIZE_FILE = flag(
+    "--batch-size-file=FILE",
+    group=Group.MODELS,
+    help="batch sizes for some models: a file with one 'model,batch size' per line",
+)
+
+
+def _batch_sizes(given: Given, default: Any) -> Any:
+    path = given.get(BATCH_SIZE_FILE.key)
+    if path is not None and "batch_size" in given:
+        raise UsageError(f"--batch-size and {BATCH_SIZE_FILE.long} exclude each other; choose one")
+    return batch_sizes(Path(path)) if path is not None else default
+
+
+def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
+    """(model, batch size) of each line, ``name,batch`` or ``name batch``, as in PyTorch's harness.
+
+    Empty lines and ``# comments`` are ignored. ``ValueError``, which names the line, for any other text.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ValueError(f"{path} cannot be read ({why})") from None
+    sizes: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.split("#")[0].strip()
+        name, *size = [word for word in re.split(r"[,\s]+", text) if word] or [""]
+        if text and not (len(size) == 1 and re.fullmatch("0*[1-9][0-9]{0,8}", size[0])):
+            raise ValueError(f"line {number} of {path} is not 'model,batch size': {text[:80]!r}")
+        if name in sizes:
+            raise ValueError(f"line {number} of {path} has {name} again; leave one of the lines out")
+        sizes |= {name: int(size[0])} if text else {}
+    if not sizes:
+        raise ValueError(f"{path} has no line; write 'model,batch size', one model a line")
+    return tuple(sizes.items())
+
 
 def _suites(given: Given, default: Any) -> Any:
     """Own models first, then suites. The default suite counts only if neither was given."""
@@ -208,7 +239,7 @@ class Changes:
         None, "--batch-size=N", kind=COUNT, help="batch size of every model (default: each model's own)"
     )
     # (model, batch size), from a file
-    batch_sizes: tuple[tuple[str, int], ...] = setting((), BATCH_SIZE_FILE, read=batch_sizes_asked)
+    batch_sizes: tuple[tuple[str, int], ...] = setting((), BATCH_SIZE_FILE, read=_batch_sizes)
     loss: str = _model(
         "own",
         "--loss=LOSS",

@@ -16,8 +16,7 @@ from harness.devices import of, type_of
 from harness.loading.suite_files import cases_of, load_suite, suite_names
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Protocol, Setting
 from runner.errors import UsageError, unknown
-from runner.plan.batch_sizes import BATCH_SIZE_FILE
-from runner.plan.config import Changes, RunConfig
+from runner.plan.config import BATCH_SIZE_FILE, Changes, RunConfig
 from runner.plan.partition import balanced
 from runner.plan.probe import LIMIT_S, ask_suite, limit_for, listed_cases
 from runner.plan.sweep import check_stream, points
@@ -90,9 +89,8 @@ def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
 
 def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet[str]) -> None:
     """``UsageError`` for a model of ``--batch-size-file`` that no suite of the plan has."""
-    sized = [name for name, _ in config.changes.batch_sizes if name not in planned]
     listed = dict.fromkeys(name for mode in config.modes for name in _names(config, mode, catalog))
-    unlisted = [name for name in sized if name not in listed]
+    unlisted = [name for name, _ in config.changes.batch_sizes if name not in {*planned, *listed}]
     for suite in config.suites if unlisted else ():
         beyond = catalog.find(suite, unlisted)
         unlisted = [name for name in unlisted if name not in beyond.get(name, ())]
@@ -157,22 +155,18 @@ def _kinds(devices: Sequence[str]) -> dict[str, list[str]]:
 
 def changed_case(case: Case, changes: Changes) -> Case:
     """The case with the settings that the user changed."""
-    generates, scale = case.mode is Mode.GENERATE, case.scale
     loss = case.loss if changes.loss == "own" else changes.loss
+    tokens = {"prompt_tokens": PROMPT_TOKENS[case.scale], "new_tokens": NEW_TOKENS[case.scale]}
+    ours = {name: getattr(changes, name) or getattr(case, name) or tokens[name] for name in tokens}
     return dataclasses.replace(
         case,
         batch_size=dict(changes.batch_sizes).get(case.name) or changes.batch_size or case.batch_size,
         loss=loss if case.mode is Mode.TRAINING else "own",  # other steps have none
         config=changes.config or case.config,
         pretrained=changes.pretrained or case.pretrained,
-        prompt_tokens=(generates and changes.prompt_tokens)
-        or case.prompt_tokens
-        or (PROMPT_TOKENS[scale] if generates else None),
-        new_tokens=(generates and changes.new_tokens)
-        or case.new_tokens
-        or (NEW_TOKENS[scale] if generates else None),
         skip="" if changes.no_skip else case.skip,
         no_skip=changes.no_skip and bool(case.skip),
+        **(ours if case.mode is Mode.GENERATE else {}),
     )
 
 
@@ -198,16 +192,12 @@ def _named(config: RunConfig, mode: Mode, catalog: Catalog) -> dict[str, tuple[s
     answers = {suite: catalog.find(suite, beyond) if beyond else {} for suite in listed}
     named: dict[str, dict[str, None]] = {suite: {} for suite in listed}
     for pattern in only:
-        matched, sentences = False, []
-        for suite, answer in answers.items():
-            more = answer.get(pattern, ())
-            if isinstance(more, str):
-                sentences.append(more)
-                more = ()
-            names = [*fitting[suite, pattern], *more]
-            named[suite].update(dict.fromkeys(names))
-            matched = matched or bool(names)
-        if not matched:
+        more = {suite: answer.get(pattern, ()) for suite, answer in answers.items()}
+        sentences = [names for names in more.values() if isinstance(names, str)]
+        for suite, names in more.items():
+            fitting[suite, pattern] += () if isinstance(names, str) else names
+            named[suite].update(dict.fromkeys(fitting[suite, pattern]))
+        if not any(fitting[suite, pattern] for suite in listed):
             raise _no_model(config, mode, catalog, pattern, sentences)
     return {suite: tuple(names) for suite, names in named.items()}
 
@@ -217,24 +207,19 @@ def _no_model(
 ) -> UsageError:
     """Why no suite has the model of ``--only``. ``sentences``: what the suites' libraries say."""
     setting = setting_for(config, config.devices[0], mode)
-    for suite in suite_names():
+    for suite in (name for name in suite_names() if name not in config.suites):
         with contextlib.suppress(UsageError):  # of a suite that cannot be asked here
-            if suite not in config.suites and pattern in {
-                case.name for case in catalog.cases(suite, setting)
-            }:
+            if pattern in [case.name for case in catalog.cases(suite, setting)]:
                 return UsageError(f"--only: {pattern} is a model of {suite}; use --suites={suite}")
     if sentences:
         return UsageError(f"--only: {'; '.join(sentences)}")
-
-    others = [
-        f"--{other.value}"
-        for other in Mode
-        if other is not mode and any(fnmatchcase(name, pattern) for name in _names(config, other, catalog))
-    ]
-    if others:
-        return UsageError(f"--only: {pattern} cannot be run with --{mode.value}; use {' or '.join(others)}")
+    names = {other: _names(config, other, catalog) for other in Mode}
+    fits = {other for other in Mode if any(fnmatchcase(name, pattern) for name in names[other])} - {mode}
+    if fits:
+        others = " or ".join(f"--{other.value}" for other in Mode if other in fits)
+        return UsageError(f"--only: {pattern} cannot be run with --{mode.value}; use {others}")
     where = f"model of {', '.join(config.suites)}"
-    return unknown("--only", pattern, where, dict.fromkeys(_names(config, mode, catalog)))
+    return unknown("--only", pattern, where, dict.fromkeys(names[mode]))
 
 
 def _selected(

@@ -42,11 +42,8 @@ def our_part(partition: Partition, jobs: Sequence[Job]) -> tuple[Job, ...]:
         return tuple(jobs)
     part = _part(jobs, partition.index, partition.total)
     if not part:
-        plan = counted(len(jobs), "job")
-        print(
-            f"Nothing to do in part {partition.index} of {partition.total}: the plan has {plan} in all.",
-            file=sys.stderr,
-        )
+        where = f"in part {partition.index} of {partition.total}"
+        print(f"Nothing to do {where}: the plan has {counted(len(jobs), 'job')} in all.", file=sys.stderr)
     return part
 
 
@@ -54,8 +51,7 @@ def part_facts(partition: Partition, plan: Sequence[Job]) -> dict[str, Any]:
     """The whole plan for ``run.json``, so that merged runs show which part is missing."""
     if partition.total is None:
         return {}
-    place = {"id": partition.index, "total": partition.total}
-    return {"partition": place, "plan": to_json(tuple(plan))}
+    return {"partition": {"id": partition.index, "total": partition.total}, "plan": to_json(tuple(plan))}
 
 
 def balanced(jobs: Sequence[Job], parts: int) -> tuple[tuple[Job, ...], ...]:
@@ -68,11 +64,9 @@ def balanced(jobs: Sequence[Job], parts: int) -> tuple[tuple[Job, ...], ...]:
 
 
 def _part(jobs: Sequence[Job], index: int, total: int) -> tuple[Job, ...]:
-    order = sorted(range(len(jobs)), key=lambda i: (bool(jobs[i].case.skip), _shuffled(jobs[i]), i))
+    def shuffled(job: Job) -> bytes:
+        name = replace(job, case=replace(job.case, suite=Path(job.case.suite).name)).key
+        return hashlib.sha256(name.encode()).digest()
+
+    order = sorted(range(len(jobs)), key=lambda i: (bool(jobs[i].case.skip), shuffled(jobs[i]), i))
     return tuple(jobs[i] for i in sorted(order[index::total]))
-
-
-def _shuffled(job: Job) -> bytes:
-    """A random number of the job, the same on every machine."""
-    name = replace(job, case=replace(job.case, suite=Path(job.case.suite).name)).key
-    return hashlib.sha256(name.encode()).digest()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from harness.devices import of
 from harness.hardware.cpus import usable_cpus
-from harness.schema import Case, Job
+from harness.schema import Job
 from harness.settings import is_own_model
 from harness.shapes.sizes import largest_case
 from runner.errors import UsageError
@@ -52,15 +52,8 @@ def check_threads(job: Job, flag: str) -> None:
 def check_devices(devices: Sequence[str], instead: str = "use --devices=cpu") -> None:
     """Raises ``UsageError`` for a device that is not there. Asks a worker's torch, except for the CPU."""
     wanted = [device for device in devices if of(device).accelerated]
-    if wanted:
-        for device, why in missing_devices(wanted).items():
-            raise UsageError(f"--devices: {device} is not there ({why}); {instead}")
-
-
-def _built(job: Job) -> Case:
-    """The case that a process builds: with ``--shapes``, at the largest size."""
-    sizes = job.extras.shapes
-    return largest_case(job.case, sizes) if sizes else job.case
+    for device, why in missing_devices(wanted).items() if wanted else ():
+        raise UsageError(f"--devices: {device} is not there ({why}); {instead}")
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
@@ -68,13 +61,15 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
     Starts an interpreter only if there is one.
     """
-    own = {(job.case.suite, job.case.mode): _built(job) for job in jobs if is_own_model(job.case.suite)}
+    own = {  # with --shapes, a process builds the largest size
+        (case.suite, case.mode): largest_case(case, sizes) if sizes else case
+        for case, sizes in ((job.case, job.extras.shapes) for job in jobs if is_own_model(job.case.suite))
+    }
     settings = tuple(dict.fromkeys(text for job in jobs for text in job.options.inductor_config))
     optimizers = [job.protocol.optimizer for job in jobs if is_own_model(job.protocol.optimizer)]
     functions = {"--optimizer": optimizers[0]} if optimizers else {}
-    if not own and not settings and not functions:
-        return
-    environments, limit_s = jobs[0].environments, limit_for(jobs[0].protocol)
-    python = environments[0].python if environments else None
-    if why := what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s):
-        raise UsageError(why)
+    if own or settings or functions:
+        limit_s = limit_for(jobs[0].protocol)
+        python = next((environment.python for environment in jobs[0].environments), None)
+        if why := what_is_wrong(tuple(own.values()), settings, functions, python, limit_s=limit_s):
+            raise UsageError(why)

@@ -40,6 +40,9 @@ class NoAnswer(Exception):
         self.code = code  # None: it raised, or was ended after the limit
         self.missing = missing  # the package that cannot be imported
 
+    def of_torch(self) -> str:
+        return NO_TORCH if self.missing == "torch" else f"torch cannot be used here: {self}"
+
 
 def limit_for(protocol: Protocol) -> float:
     """Seconds for one question: the user's limit for building a model, or else ``LIMIT_S``."""
@@ -55,16 +58,10 @@ def missing_devices(devices: Sequence[str]) -> dict[str, str]:
 def devices_here(devices: Sequence[str]) -> dict[str, dict[str, str]]:
     """The answer of ``harness.probes.devices``. Raises ``UsageError`` if torch cannot be imported."""
     try:
-        answer = _ask("harness.probes.devices", devices)
+        answer: dict[str, dict[str, str]] = _ask("harness.probes.devices", devices)
     except NoAnswer as error:
-        raise UsageError(f"--devices: {_without_torch(error)}") from None
-    return {
-        what: {str(device): str(text) for device, text in texts.items()} for what, texts in answer.items()
-    }
-
-
-def _without_torch(error: NoAnswer) -> str:
-    return NO_TORCH if error.missing == "torch" else f"torch cannot be used here: {error}"
+        raise UsageError(f"--devices: {error.of_torch()}") from None
+    return answer
 
 
 def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
@@ -114,17 +111,17 @@ def usable_compilers(
     ``python`` is another interpreter. ``own`` maps the user's own compilers to their functions; files in
     ``suites`` may register more compilers with torch. Raises ``UsageError`` if the interpreter cannot say.
     """
+    own = own or {}
     # the user's files and modules, which bundled suites are not in
     files = [suite_of(name) for name in suites if name.endswith(".py") or is_own_model(name)]
-    words = [*(f"--own={name}={source}" for name, source in (own or {}).items())]
-    words += [f"--file={file}" for file in files]
+    words = [*(f"--own={name}={source}" for name, source in own.items()), *(f"--file={f}" for f in files)]
     try:
         answer = _ask("harness.probes.compilers", [device_type, *names, *words], python)
     except NoAnswer as error:
-        theirs = " and ".join(dict.fromkeys((*(own or {}).values(), *files)))
+        theirs = " and ".join(dict.fromkeys((*own.values(), *files)))
         if theirs and not error.missing:
             raise UsageError(f"--compilers: {theirs} cannot be loaded: {error}") from None
-        raise UsageError(f"--compilers: {_without_torch(error)}") from None
+        raise UsageError(f"--compilers: {error.of_torch()}") from None
     return {
         str(name): Usable(what=str(entry["what"]), why_not=entry["why"], modes=tuple(entry["modes"]))
         for name, entry in answer.items()
@@ -151,17 +148,20 @@ def what_is_wrong(
     None if nothing is wrong, or if the interpreter gave no answer: the job's worker then finds the fault. A
     model that takes long to build is not refused: its worker builds it, and makes the record.
     """
-    build_s = min(BUILD_S, limit_s)
-    question: dict[str, Any] = {"cases": to_json(tuple(cases)), "inductor_config": list(inductor_config)}
-    question |= {"functions": dict(functions), "build_s": build_s}
+    question = {
+        "cases": to_json(tuple(cases)),
+        "inductor_config": list(inductor_config),
+        "functions": dict(functions),
+        "build_s": min(BUILD_S, limit_s),
+    }
     try:
-        answer = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s)
+        wrong = _ask("harness.probes.plan", [json.dumps(question)], python, limit_s=limit_s)["wrong"]
     except NoAnswer as error:
         if error.code == -signal.SIGALRM:
-            what = f"building the model takes longer than {build_s:g} s"
+            what = f"building the model takes longer than {question['build_s']:g} s"
             print(f"note: {what}, so its worker alone checks it", file=sys.stderr)
         return None
-    return None if answer["wrong"] is None else plain(str(answer["wrong"]))
+    return None if wrong is None else plain(str(wrong))
 
 
 def _ask(
@@ -170,7 +170,22 @@ def _ask(
     """The answer of ``python -m module``. Raises ``NoAnswer``."""
     command = [python or sys.executable, "-u", "-m", module, *arguments]
     base = base_environment() if python else os.environ
-    return _answer(*printed_by(command, worker_environment(None, base), limit_s))
+    lines, code, log = printed_by(command, worker_environment(None, base), limit_s)
+    reply: dict[str, Any] = {}
+    try:
+        for line in lines:
+            reply.update(json.loads(line))
+    except (TypeError, ValueError, RecursionError):
+        raise NoAnswer(
+            "its answer cannot be read (is the folder of temporary files full, or the size of files limited?)"
+        ) from None
+    if "answer" in reply:
+        return reply["answer"]
+    if "raised" in reply:
+        raise NoAnswer(reason(reply["raised"]), missing=str(reply["missing"] or ""))
+    code = reply.get("ended", code)
+    said = f", after {reason(log[-1].strip())!r}" if log else ""
+    raise NoAnswer(f"it ended Python ({exit_name(code)}{said})", code=code)
 
 
 def printed_by(
@@ -195,39 +210,16 @@ def printed_by(
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"it did not answer in {limit_s:g} s") from None
         finally:
-            _end(process)
+            assert process.stdin is not None
+            process.stdin.close()  # it first ends all that it started
+            try:
+                process.wait(GOODBYE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         return _lines(replies), process.returncode, _lines(log)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process, which first ends all that it started when its standard input is closed."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(GOODBYE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _lines(file: IO[bytes]) -> list[str]:
     file.seek(0)
     return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-
-
-def _answer(lines: Sequence[str], code: int, log: Sequence[str]) -> Any:
-    reply: dict[str, Any] = {}
-    try:
-        for line in lines:
-            reply.update(json.loads(line))
-    except (TypeError, ValueError, RecursionError):
-        raise NoAnswer(
-            "its answer cannot be read (is the folder of temporary files full, or the size of files limited?)"
-        ) from None
-    if "answer" in reply:
-        return reply["answer"]
-    if "raised" in reply:
-        raise NoAnswer(reason(reply["raised"]), missing=str(reply["missing"] or ""))
-    code = reply.get("ended", code)
-    said = f", after {reason(log[-1].strip())!r}" if log else ""
-    raise NoAnswer(f"it ended Python ({exit_name(code)}{said})", code=code)

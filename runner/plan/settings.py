@@ -106,18 +106,16 @@ def read_row(row: Row, given: Given, before: Any, names: Names = FLAGS, path: st
         except ValueError as error:
             raise UsageError(f"{names.of(path, row.flags[0])}: {error}") from None
     typed = {flag.long: _values(flag, given, names.of(path, flag)) for flag in row.flags if flag.key in given}
-    typed = {name: values for name, values in typed.items() if values}
     values = [value for of_flag in typed.values() for value in of_flag]
     if not values:
         return before
     if row.many:
         unique = any(flag.listed or flag.metavar is None for flag in row.flags)
         return tuple(dict.fromkeys(values)) if unique else tuple(values)
-    if len({repr(value) for value in values}) > 1 and len(typed) > 1:
-        first, second = [*typed][:2]
-        raise UsageError(f"{first} and {second} exclude each other; choose one")
-    if len({repr(value) for value in values}) > 1:
-        raise UsageError(f"{names.of(path, row.flags[0])}: given twice; choose one value")
+    if len({*map(repr, values)}) > 1:
+        both = [name for name, of_flag in typed.items() if of_flag][:2]
+        twice = f"{names.of(path, row.flags[0])}: given twice; choose one value"
+        raise UsageError(twice if len(both) == 1 else f"{' and '.join(both)} exclude each other; choose one")
     return values[-1]
 
 
@@ -146,10 +144,8 @@ def spell(row: Row, value: Any) -> Spelled:
     spelled: Spelled = []
     for flag in dict.fromkeys(flag for flag, _ in items):
         texts = [text for other, text in items if other == flag and text is not None]
-        if flag.metavar is None:
-            spelled.append((flag, None))
-        else:
-            spelled += [(flag, text) for text in ([",".join(texts)] if flag.listed else texts)]
+        texts = [",".join(texts)] if flag.listed and texts else texts
+        spelled += [(flag, text) for text in texts] if flag.metavar is not None else [(flag, None)]
     return spelled
 
 
@@ -162,16 +158,15 @@ def _spell_item(row: Row, item: Any) -> tuple[Flag, str | None]:
                 return flag, None
             continue
         try:
-            text = flag.kind.text(item)
-            flag.kind.read(text)
+            flag.kind.read(text := flag.kind.text(item))
         except (TypeError, ValueError, AttributeError):
             refusing.append((flag, str(item)))
         else:
             return flag, text
-    if refusing:
-        return refusing[0]
-    means = " or ".join(repr(flag.means) for flag in row.flags)
-    raise ValueError(f"{item!r} is not a valid value; give {means}, or leave it out")
+    if not refusing:
+        means = " or ".join(repr(flag.means) for flag in row.flags)
+        raise ValueError(f"{item!r} is not a valid value; give {means}, or leave it out")
+    return refusing[0]
 
 
 def words(value: Any, *bases: tuple[list[str], Any], hidden: Sequence[str] = ()) -> list[str]:
@@ -193,15 +188,15 @@ def check_values(value: Any, base: Any, names: Names) -> None:
     for path, row, ours, theirs in _pairs(value, base):
         if ours == theirs:
             continue
+        name, invalid = names.of(path, row.flags[0]), f"{ours!r} is not a valid value"
         try:
             given = _as_given(spell(row, ours))
-        except (TypeError, AttributeError):
-            raise UsageError(f"{names.of(path, row.flags[0])}: {ours!r} is not a valid value") from None
-        except ValueError as error:
-            raise UsageError(f"{names.of(path, row.flags[0])}: {error}") from None
+        except (TypeError, AttributeError, ValueError) as error:
+            why = error if isinstance(error, ValueError) else invalid
+            raise UsageError(f"{name}: {why}") from None
         read = read_row(row, given, theirs, names, path)
         if isinstance(ours, str) and not isinstance(read, str):  # the text of a number
-            raise UsageError(f"{names.of(path, row.flags[0])}: {ours!r} is not a valid value")
+            raise UsageError(f"{name}: {invalid}")
 
 
 def _as_given(spelled: Spelled) -> Given:

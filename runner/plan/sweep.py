@@ -25,7 +25,7 @@ def _axis(text: str) -> Axis:
     if name not in AXES:
         raise ValueError(no_such(name, "axis", AXES))
     span = SPAN.fullmatch(values)
-    numbers = _spanned(span) if span else (whole(word, least=1) for word in split_list(values))
+    numbers = _spanned(*span.groups()) if span else (whole(word, least=1) for word in split_list(values))
     different = tuple(dict.fromkeys(itertools.islice(numbers, MOST + 1)))
     if not different:
         raise ValueError(f"{text!r} has no values; {EXAMPLES}")
@@ -34,13 +34,12 @@ def _axis(text: str) -> Axis:
     return name, different
 
 
-def _spanned(span: re.Match[str]) -> Iterator[int]:
-    """``128:4096:*2`` or ``8:64:+8``: from the first number to at most the second."""
-    value, end = (whole(span[part], least=1) for part in (1, 2))
-    step = whole(span[4], least=2 if span[3] == "*" else 1)
+def _spanned(first: str, last: str, sign: str, by: str) -> Iterator[int]:
+    """``128:4096:*2`` or ``8:64:+8``: from the first number to at most the last."""
+    value, end, step = whole(first, 1), whole(last, 1), whole(by, 2 if sign == "*" else 1)
     while value <= end:
         yield value
-        value = value * step if span[3] == "*" else value + step
+        value = value * step if sign == "*" else value + step
 
 
 AXIS = Kind(_axis, lambda axis: f"{axis[0]}={','.join(map(str, axis[1]))}")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from harness.schema import Case, Job, Mode, Setting
 from runner.cli.main import main
 from runner.errors import UsageError
-from runner.plan.batch_sizes import batch_sizes
 from runner.plan.config import Changes, RunConfig, Selection, _suite
 from runner.plan.jobs import Catalog, changed_case, plan
 from runner.plan.partition import Partition, balanced, our_part
+from runner.plan.settings import read
 from tests.cli.command import TOYS
 from tests.factories import Capture, make_job
 
@@ -154,6 +154,10 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "sizes.txt"
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
     return path
+
+
+def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
+    return read(Changes(), {"batch_size_file": str(path)}).batch_sizes
 
 
 def test_both_ways_of_writing_and_comments(tmp_path: Path) -> None:
