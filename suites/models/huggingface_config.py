@@ -6,79 +6,35 @@ published --(cut to scale)--(user's changes)--> configuration --(dropout, caches
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from harness.loading.dropout import KEPT_DROPOUT
 from suites.models.words import closest, value_of
 
 _DEPTHS = (
-    "num_hidden_layers",
-    "num_layers",
-    "n_layer",
-    "n_layers",
-    "encoder_layers",
-    "decoder_layers",
-    "num_encoder_layers",
-    "num_decoder_layers",
+    *("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"),
+    *("num_encoder_layers", "num_decoder_layers"),
 )
-_WIDTHS = ("hidden_size", "d_model", "n_embd")
 _INNER_WIDTHS = (
-    "intermediate_size",
-    "moe_intermediate_size",
-    "d_ff",
-    "ffn_dim",
-    "encoder_ffn_dim",
-    "decoder_ffn_dim",
-    "ffn_hidden_size",
-    "n_inner",
+    *("intermediate_size", "moe_intermediate_size", "d_ff", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim"),
+    *("ffn_hidden_size", "n_inner"),
 )
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _CHOSEN_EXPERTS = ("num_experts_per_tok", "moe_topk", "top_k_experts")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The largest sizes at a scale. A model with at least ``wide`` numbers per token counts as wide."""
-
-    depth: int
-    stage: int  # layers in each stage of a model that has several
-    inner_width: int = sys.maxsize  # of a feed-forward layer
-    vocabulary: int
-    experts: int
-    chosen_experts: int
-    frames: int  # of audio, after the encoder's convolutions
-    image: int  # pixels along a side
-    wide: int = 2048
-    wide_depth: int = 1
-    wide_vocabulary: int
-
-
-_LIMITS = {
-    "small": Limits(
-        depth=2,
-        stage=2,
-        vocabulary=8192,
-        wide_vocabulary=2048,
-        experts=16,
-        chosen_experts=8,
-        frames=128,
-        image=224,
-    ),
-    "tiny": Limits(
-        depth=1,
-        stage=1,
-        inner_width=1024,
-        vocabulary=512,
-        wide_vocabulary=512,
-        experts=4,
-        chosen_experts=2,
-        frames=16,
-        image=64,
-    ),
+_FRAMES = ("max_source_positions",)  # of audio, after the encoder's convolutions
+_PIXELS = ("image_size",)  # along a side
+_VOCABULARY = ("vocab_size",)
+_MOST: Mapping[str, Mapping[tuple[str, ...], int]] = {
+    "small": {_DEPTHS: 2, _EXPERTS: 16, _CHOSEN_EXPERTS: 8, _FRAMES: 128, _PIXELS: 224, _VOCABULARY: 8192},
+    "tiny": {_DEPTHS: 1, _EXPERTS: 4, _CHOSEN_EXPERTS: 2, _FRAMES: 16, _PIXELS: 64, _VOCABULARY: 512}
+    | {_INNER_WIDTHS: 1024},
 }
+"""The largest values at a scale. The depth is also that of each stage of a model that has several."""
+
+_WIDTHS, _WIDE = ("hidden_size", "d_model", "n_embd"), 2048
+_MOST_IF_WIDE = {_DEPTHS: 1, _VOCABULARY: 2048}
+"""Of a model with at least so many numbers per token."""
 
 
 def make_config(
@@ -100,7 +56,7 @@ def make_config(
     wanted = parse_changes(changes, make(**_merge(published, {}))) if changes else {}
     given = _merge(published, wanted)
     if scale != "full":
-        ruled = cut_down(make(**given).to_dict(), _LIMITS[scale], keep=_merge(cut, wanted))
+        ruled = cut_down(make(**given).to_dict(), _MOST[scale], keep=_merge(cut, wanted))
         given = _merge(_merge(_merge(given, ruled), cut), wanted)
     config = make(**given)
     if cls.__name__.endswith("ForSequenceClassification") and getattr(config, "pad_token_id", None) is None:
@@ -115,18 +71,17 @@ def make_config(
     return config
 
 
-def cut_down(values: Mapping[str, Any], limits: Limits, *, keep: Mapping[str, Any]) -> dict[str, Any]:
+def cut_down(
+    values: Mapping[str, Any], limits: Mapping[tuple[str, ...], int], *, keep: Mapping[str, Any]
+) -> dict[str, Any]:
     """What to change in a configuration (as plain ``values``) for a smaller scale.
 
     Nothing that ``keep`` names. Parts with a configuration of their own are cut the same way.
     """
-    wide = any(_number(values.get(key)) >= limits.wide for key in _WIDTHS)
-    most = dict.fromkeys(_EXPERTS, limits.experts) | dict.fromkeys(_CHOSEN_EXPERTS, limits.chosen_experts)
-    most |= dict.fromkeys(_INNER_WIDTHS, limits.inner_width)
-    most |= {"max_source_positions": limits.frames, "image_size": limits.image}
-    most["vocab_size"] = limits.wide_vocabulary if wide else limits.vocabulary
-    if "depths" not in values:
-        most |= dict.fromkeys(_DEPTHS, limits.wide_depth if wide else limits.depth)
+    wide = _MOST_IF_WIDE if any(_number(values.get(key)) >= _WIDE for key in _WIDTHS) else {}
+    most = {key: min(limit, wide.get(keys, limit)) for keys, limit in limits.items() for key in keys}
+    if "depths" in values:
+        most = {key: limit for key, limit in most.items() if key not in _DEPTHS}
     new: dict[str, Any] = {
         key: limit for key, limit in most.items() if key not in keep and _number(values.get(key)) > limit
     }
@@ -137,7 +92,7 @@ def cut_down(values: Mapping[str, Any], limits: Limits, *, keep: Mapping[str, An
             new |= {key: inner} if inner else {}
         elif isinstance(value, list | tuple) and key not in keep:
             if key == "depths":
-                new[key] = [min(depth, limits.stage) for depth in value]
+                new[key] = [min(depth, limits[_DEPTHS]) for depth in value]
             elif len(value) in depths:
                 new[key] = _one_of_each(list(value), depths[len(value)])
     if "vocab_size" in new:

@@ -8,6 +8,7 @@ eager, too, so it has no baseline.
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Sequence
@@ -19,16 +20,82 @@ from torch.nn import functional
 
 
 class Operation(nn.Module):
-    """``INPUTS`` inputs of the given sizes, unless a subclass makes others."""
+    """``INPUTS`` inputs of the given sizes, unless a subclass makes others. ``make`` makes its weights."""
 
     INPUTS = 1
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__()
         self.sizes = tuple(sizes)
+        self.make()
+
+    def make(self) -> None:
+        pass
 
     def inputs(self) -> tuple[Tensor, ...]:
         return tuple(torch.randn(self.sizes) for _ in range(self.INPUTS))
+
+
+class Plain:
+    """Operations without weights: each method is the forward of an operation, with so many inputs."""
+
+    def view_transpose(self, x: Tensor) -> Tensor:
+        return x.transpose(0, 1)
+
+    def view_row(self, x: Tensor) -> Tensor:
+        return x[0]
+
+    def view_column(self, x: Tensor) -> Tensor:
+        return x[:, 1]
+
+    def view_slice(self, x: Tensor) -> Tensor:
+        return x[:, ::2]
+
+    def view_reshape(self, x: Tensor) -> Tensor:
+        return x.view(-1, 2)
+
+    def view_contiguous(self, x: Tensor) -> Tensor:
+        return x.contiguous()
+
+    def copy_transpose(self, x: Tensor) -> Tensor:
+        return x.transpose(0, 1).contiguous()
+
+    def copy_slice(self, x: Tensor) -> Tensor:
+        return x[:, ::2].contiguous()
+
+    def copy_clone(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    def gelu(self, x: Tensor) -> Tensor:
+        return functional.gelu(x)
+
+    def sum_rows(self, x: Tensor) -> Tensor:
+        return x.sum(dim=1)
+
+    def sum_columns(self, x: Tensor) -> Tensor:
+        return x.sum(dim=0)
+
+    def softmax(self, x: Tensor) -> Tensor:
+        return functional.softmax(x, dim=-1)
+
+    def softmax_spelled_out(self, x: Tensor) -> Tensor:
+        powers = torch.exp(x - x.amax(dim=-1, keepdim=True))
+        return powers / powers.sum(dim=-1, keepdim=True)
+
+    def swiglu(self, x: Tensor) -> Tensor:
+        # the gate and the values lie beside each other, as one product makes them
+        gate, values = x.chunk(2, dim=-1)
+        return functional.silu(gate) * values
+
+    def attention(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        # (batch, heads, length, width) of a head; causal
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+    def attention_unmasked(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(query, key, value)
 
 
 # -- matrix products ----------------------------------------------------------------
@@ -37,8 +104,7 @@ class Operation(nn.Module):
 class Matmul(Operation):
     """(..., rows, inner) by a weight of (inner, columns): 2 * all rows * inner * columns FLOPs."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         *_, inner, columns = self.sizes
         self.weight = nn.Parameter(torch.randn(inner, columns) / math.sqrt(inner))
 
@@ -49,20 +115,16 @@ class Matmul(Operation):
         return x @ self.weight
 
 
-class MatmulInt8(Operation):
+class MatmulInt8(Matmul):
     """``Matmul`` with torchao's weight of int8 and a scale for each column, in inference only."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
+    def make(self) -> None:
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
-        super().__init__(sizes)
         *_, inner, columns = self.sizes
         self.linear = nn.Linear(inner, columns, bias=False)
         # inductor's settings are a candidate's own
         quantize_(self.linear, Int8WeightOnlyConfig(version=2, set_inductor_config=False))
-
-    def inputs(self) -> tuple[Tensor, ...]:
-        return (torch.randn(self.sizes[:-1]),)
 
     def forward(self, x: Tensor) -> Tensor:
         product: Tensor = self.linear(x)
@@ -80,92 +142,17 @@ class MatmulBatched(Operation):
         return torch.bmm(x, y)
 
 
-# -- views and copies ---------------------------------------------------------------
-
-
-class ViewTranspose(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.transpose(0, 1)
-
-
-class ViewRow(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[0]
-
-
-class ViewColumn(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, 1]
-
-
-class ViewSlice(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, ::2]
-
-
-class ViewReshape(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.view(-1, 2)
-
-
-class ViewContiguous(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.contiguous()
-
-
-class CopyTranspose(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.transpose(0, 1).contiguous()
-
-
-class CopySlice(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, ::2].contiguous()
-
-
-class CopyClone(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.clone()
-
-
-# -- element by element ---------------------------------------------------------------
-
-
-class Add(Operation):
-    INPUTS = 2
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y
-
-
-class Gelu(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.gelu(x)
+# -- parts of models ------------------------------------------------------------------
 
 
 class ElementwiseChain(Operation):
     """Scale and shift by column, GELU, and the input added: four operations of eager."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
-        self.scale = nn.Parameter(torch.randn(self.sizes[-1]))
-        self.shift = nn.Parameter(torch.randn(self.sizes[-1]))
+    def make(self) -> None:
+        self.scale, self.shift = (nn.Parameter(torch.randn(self.sizes[-1])) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
         return x + functional.gelu(x * self.scale + self.shift)
-
-
-# -- reductions -----------------------------------------------------------------------
-
-
-class SumRows(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.sum(dim=1)
-
-
-class SumColumns(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.sum(dim=0)
 
 
 class SumAll(Operation):
@@ -178,24 +165,9 @@ class SumAll(Operation):
         return x.sum()
 
 
-# -- parts of models --------------------------------------------------------------------
-
-
-class Softmax(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.softmax(x, dim=-1)
-
-
-class SoftmaxSpelledOut(Operation):
-    def forward(self, x: Tensor) -> Tensor:
-        powers = torch.exp(x - x.amax(dim=-1, keepdim=True))
-        return powers / powers.sum(dim=-1, keepdim=True)
-
-
 class LayerNorm(Operation):
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
-        self.norm = nn.LayerNorm(self.sizes[-1])
+    def make(self) -> None:
+        self.norm: nn.Module = nn.LayerNorm(self.sizes[-1])
 
     def forward(self, x: Tensor) -> Tensor:
         normal: Tensor = self.norm(x)
@@ -203,8 +175,7 @@ class LayerNorm(Operation):
 
 
 class LayerNormSpelledOut(Operation):
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         self.weight = nn.Parameter(torch.ones(self.sizes[-1]))
         self.bias = nn.Parameter(torch.zeros(self.sizes[-1]))
 
@@ -214,21 +185,15 @@ class LayerNormSpelledOut(Operation):
         return centered * spread * self.weight + self.bias
 
 
-class RmsNorm(Operation):
+class RmsNorm(LayerNorm):
     """torch 2.4 or newer."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         self.norm = nn.RMSNorm(self.sizes[-1], eps=1e-5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        normal: Tensor = self.norm(x)
-        return normal
 
 
 class RmsNormSpelledOut(Operation):
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         self.weight = nn.Parameter(torch.ones(self.sizes[-1]))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -242,8 +207,7 @@ class Rotary(Operation):
         cos: Tensor
         sin: Tensor
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         *_, length, width = self.sizes
         speeds = 10000.0 ** (-torch.arange(0, width, 2) / width)
         angles = torch.outer(torch.arange(length), speeds).repeat(1, 2)
@@ -253,14 +217,6 @@ class Rotary(Operation):
     def forward(self, x: Tensor) -> Tensor:
         first, second = x.chunk(2, dim=-1)
         return x * self.cos + torch.cat((-second, first), dim=-1) * self.sin
-
-
-class Swiglu(Operation):
-    """The gate and the values lie beside each other, as one product makes them."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate, values = x.chunk(2, dim=-1)
-        return functional.silu(gate) * values
 
 
 class CrossEntropy(Operation):
@@ -277,8 +233,7 @@ class CrossEntropy(Operation):
 class Embedding(Operation):
     """(tokens, vocabulary, width)"""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         self.weight = nn.Parameter(torch.randn(self.sizes[1:]))
 
     def inputs(self) -> tuple[Tensor, ...]:
@@ -291,8 +246,7 @@ class Embedding(Operation):
 class Convolution(Operation):
     """(batch, channels, side, kernel), as many channels as before, channels first."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         _, channels, _, kernel = self.sizes
         self.convolution = nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=False)
 
@@ -306,28 +260,12 @@ class Convolution(Operation):
 
 
 class ConvolutionChannelsLast(Convolution):
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
+        super().make()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def inputs(self) -> tuple[Tensor, ...]:
         return (super().inputs()[0].contiguous(memory_format=torch.channels_last),)
-
-
-class Attention(Operation):
-    """(batch, heads, length, width) of a head; causal."""
-
-    INPUTS = 3
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-
-
-class AttentionUnmasked(Operation):
-    INPUTS = 3
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(query, key, value)
 
 
 class AttentionPadded(Operation):
@@ -348,11 +286,9 @@ class AttentionSpelledOut(Operation):
     if TYPE_CHECKING:  # TorchScript cannot read it
         mask: Tensor
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+    def make(self) -> None:
         length = self.sizes[-2]
-        later = torch.ones(length, length, dtype=torch.bool).triu(diagonal=1)
-        self.register_buffer("mask", later)
+        self.register_buffer("mask", torch.ones(length, length, dtype=torch.bool).triu(diagonal=1))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
@@ -362,9 +298,17 @@ class AttentionSpelledOut(Operation):
 
 OPERATIONS = {
     re.sub(r"(?<=.)([A-Z])", r"_\1", kind.__name__).lower(): kind
-    for kind in (*Operation.__subclasses__(), ConvolutionChannelsLast)
+    for kind in (*Operation.__subclasses__(), MatmulInt8, RmsNorm, ConvolutionChannelsLast)
 }
-"""``CopyTranspose`` is the operation ``copy_transpose``."""
+"""``MatmulBatched`` is the operation ``matmul_batched``."""
+OPERATIONS |= {
+    name: type(
+        name.title().replace("_", ""),
+        (Operation,),
+        {"forward": forward, "INPUTS": len(inspect.signature(forward).parameters) - 1},
+    )
+    for name, forward in inspect.getmembers(Plain, inspect.isfunction)
+}
 
 
 def make_operation(

@@ -16,14 +16,7 @@ from harness.tensors import inner_tensors
 from harness.worker.session import Session
 from harness.workload import Workload
 from suites import ops, tiny_gpt
-from suites.models.operations import (
-    OPERATIONS,
-    CopyClone,
-    ViewTranspose,
-    hold_to_storage,
-    make_operation,
-    same_storage,
-)
+from suites.models.operations import OPERATIONS, hold_to_storage, make_operation, same_storage
 from tests.factories import Patch, known, make_job, sampled
 from tests.worker.planted import case_of, silent
 
@@ -119,9 +112,9 @@ def test_a_copy_has_its_own_storage_and_moves_what_it_copies(name: str) -> None:
 def test_a_promise_about_storage_is_held_when_the_case_is_built() -> None:
     x = torch.randn(8, 4)
     with pytest.raises(ValueError, match="CopyClone was to be a view, but has a storage of its own"):
-        hold_to_storage(CopyClone((8, 4)), (x,), shares=True)
+        hold_to_storage(OPERATIONS["copy_clone"]((8, 4)), (x,), shares=True)
     with pytest.raises(ValueError, match="ViewTranspose was to be a copy, but shares"):
-        hold_to_storage(ViewTranspose((8, 4)), (x,), shares=False)
+        hold_to_storage(OPERATIONS["view_transpose"]((8, 4)), (x,), shares=False)
     with pytest.raises(LookupError, match="no operation called 'fold'"):
         make_operation("fold", (8, 4))
 
