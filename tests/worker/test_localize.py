@@ -13,8 +13,7 @@ from torch import nn
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.program import Compiled, Program
 from harness.schema import Case, Job, Mode, Protocol
-from harness.worker.localize.search import localize
-from harness.worker.localize.submodules import called_inside, given_to
+from harness.worker.localize.search import called_inside, given_to, localize
 from harness.workload import Workload
 from tests.cli.test_localize import COMPILER
 from tests.factories import make_job

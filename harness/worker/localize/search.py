@@ -13,8 +13,9 @@ submodules together ends at the submodule that holds both.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,16 @@ from harness.backends.settings.candidates import file_name
 from harness.codec import from_json
 from harness.devices import of
 from harness.failures import JobFailed
+from harness.loading.dropout import neutralize
 from harness.loading.suite_files import load_suite
 from harness.program import Compilers
-from harness.schema import Extras, Job, Mode, Status, Where
-from harness.tensors import named_tensors
+from harness.schema import Case, Extras, Job, Mode, Status, Where
+from harness.tensors import map_tensors, named_tensors
 from harness.timing.step import seed_everything
 from harness.worker.localize.script import NOT_RUN, NOT_SHOWN, SHOWN, write_script
-from harness.worker.localize.submodules import building_part, called_inside, given_to
 from harness.worker.session import Session
 from harness.worker.status_page import Activity
-from harness.workload import Build
+from harness.workload import Build, Workload
 
 STAGES = {
     "dynamo_eager": "capture",
@@ -46,47 +47,30 @@ OWN = "code generation"
 MOST = 60  # submodules that are compiled
 
 Announce = Callable[[Activity], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The verdict on one compiler, and a sentence why it fails."""
-
-    status: Status
-    why: str = ""
-
-    @property
-    def wrong(self) -> bool:
-        return self.status is Status.FAIL_ACCURACY
+Verdict = tuple[Status, str]
+"""The verdict on one compiler, and why it fails."""
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and named arguments of a call."""
 
 
 def judge(
-    job: Job,
-    compiler: str,
-    name: str,
-    build: Build | None = None,
-    compilers: Compilers | None = None,
-    announce: Announce = lambda _: None,
+    job: Job, compiler: str, name: str, build: Build, compilers: Compilers | None, announce: Announce
 ) -> Verdict:
-    """Compiles the submodule ``name`` ("" is the whole model) and checks parity, without timing.
-
-    ``build`` makes the whole workload (default: the suite's).
-    """
+    """Compiles the submodule ``name`` ("" is the whole model) and checks parity, without timing."""
     torch._dynamo.reset()  # noqa: SLF001 - the graphs of the compilation before would count against limits
     protocol = replace(job.protocol, accuracy=True, performance=False)
-    if name:  # a part may have no parameter
+    if name:  # a part may have no parameter, and has a loss of its own
         protocol = replace(protocol, optimizer="none")
-    case = replace(job.case, loss="own") if name else job.case  # a part has a loss of its own
-    job = replace(job, case=case, candidates=(compiler,), protocol=protocol, extras=Extras())
-    build = building_part(build or load_suite(job.case.suite).build, name, job)
+        job = replace(job, case=replace(job.case, loss="own"))
+    job = replace(job, candidates=(compiler,), protocol=protocol, extras=Extras())
     try:
-        session = Session(job, announce, build, compilers)
+        session = Session(job, announce, partial(_part, build, name, job) if name else build, compilers)
         session.open()
         status, parity, _, _ = session.prepare(compiler)
     except JobFailed as failed:
-        return Verdict(status=failed.status, why=failed.failure.message)
+        return failed.status, failed.failure.message
     worst = parity.worst if parity is not None and parity.failed else None
-    return Verdict(status=status, why=f"{worst.name}: {worst.failure}" if worst is not None else "")
+    return status, f"{worst.name}: {worst.failure}" if worst is not None else ""
 
 
 def localize(
@@ -99,7 +83,8 @@ def localize(
 ) -> Where:
     """The stage and the smallest submodule. Writes ``repro-<candidate>.py`` into ``folder``.
 
-    For a process of its own: it compiles the model once for each stage, and many of its parts.
+    For a process of its own: it compiles the model once for each stage, and many of its parts. ``build``
+    makes the whole workload (default: the suite's).
     """
     if job.case.mode is Mode.GENERATE:
         return Where(stage="", note="generated text is not localized")
@@ -109,54 +94,52 @@ def localize(
         doing = Activity(phase="localize", variant=f"{name or 'the whole model'} with {compiler}")
         return judge(job, compiler, name, build, compilers, lambda _: announce(doing))
 
-    verdict = tried(candidate)
-    if not verdict.wrong:
-        said = f": {verdict.why}" if verdict.why else ""
-        return Where(stage="", note=f"in a fresh worker, {candidate} ends as {verdict.status.value}{said}")
+    status, why = tried(candidate)
+    if status is not Status.FAIL_ACCURACY:
+        note = f"in a fresh worker, {candidate} ends as {status.value}{why and f': {why}'}"
+        return Where(stage="", note=note)
     compiler, stage = candidate, STAGES.get(candidate, OWN)
     for earlier in takewhile(lambda name: name != candidate, STAGES):
-        if (other := tried(earlier)).wrong:
-            compiler, stage, verdict = earlier, STAGES[earlier], other
+        status, reason = tried(earlier)
+        if status is Status.FAIL_ACCURACY:
+            compiler, stage, why = earlier, STAGES[earlier], reason
             break
-    where = _smallest(job, build, lambda name: tried(compiler, name), verdict.why)
-    script = ""
-    if folder is not None:
-        path = folder / f"repro-{file_name(candidate)}.py"
-        path.write_text(write_script(job, compiler, where.module, where.why, path.name), encoding="utf-8")
-        script = path.name
-    return replace(where, stage=stage, compiler=compiler, repro=script)
+    where = replace(_smallest(job, build, partial(tried, compiler), why), stage=stage, compiler=compiler)
+    if folder is None:
+        return where
+    path = folder / f"repro-{file_name(candidate)}.py"
+    path.write_text(write_script(job, compiler, where.module, where.why, path.name), encoding="utf-8")
+    return replace(where, repro=path.name)
 
 
 def _smallest(job: Job, build: Build, tried: Callable[[str], Verdict], why: str) -> Where:
     """The smallest submodule that fails, and why; the whole model fails because of ``why``."""
 
-    def built() -> Any:
+    def inner(name: str) -> Iterator[tuple[str, nn.Module, Arguments]]:
         seed_everything(job.protocol.seed)
-        return build(job.case)
+        work = build(job.case)
+        names = list(called_inside(work.module, name))
+        arguments = given_to(work, names, job)
+        return ((n, work.module.get_submodule(n), arguments[n]) for n in names if n in arguments)
 
-    model: nn.Module = built().module
-    name, note, known = "", "", set[Any]()
-    inside = list(called_inside(model, name))
-    arguments = given_to(built(), inside, job)
-    while inside:
-        child = inside.pop(0)
-        part = model.get_submodule(child)
-        if child not in arguments or (kind := _kind(part, arguments[child])) in known:
+    seed_everything(job.protocol.seed)
+    where, known = Where(stage="", module_class=type(build(job.case).module).__name__, why=why), set[Any]()
+    inside = inner("")
+    while (child := next(inside, None)) is not None:
+        name, part, arguments = child
+        shapes = tuple((path, tuple(t.shape), str(t.dtype)) for path, t in named_tensors(arguments, "given"))
+        if (kind := (type(part), repr(part), shapes)) in known:
             continue
         if len(known) == MOST:
             note = f"the search ended after {MOST} submodules: a smaller one may fail"
+            where = replace(where, note=note)
             break
         known.add(kind)
-        if (verdict := tried(child)).wrong:
-            name, why, inside = child, verdict.why, list(called_inside(model, child))
-            arguments = given_to(built(), inside, job)
-    kind_of = type(model.get_submodule(name)).__name__
-    return Where(stage="", module=name, module_class=kind_of, why=why, trials=len(known), note=note)
-
-
-def _kind(module: nn.Module, arguments: Any) -> Any:
-    shapes = tuple((path, tuple(t.shape), str(t.dtype)) for path, t in named_tensors(arguments, "given"))
-    return type(module), repr(module), shapes
+        status, reason = tried(name)
+        if status is Status.FAIL_ACCURACY:
+            where = replace(where, module=name, module_class=type(part).__name__, why=reason)
+            inside = inner(name)
+    return replace(where, trials=len(known))
 
 
 def replay(job_as_json: Any, compiler: str, name: str) -> int:
@@ -165,6 +148,73 @@ def replay(job_as_json: Any, compiler: str, name: str) -> int:
     if why_not := of(job.device).why_missing():
         print(f"this machine cannot run it: {why_not}", file=sys.stderr)
         return NOT_RUN
-    verdict = judge(job, compiler, name)
-    print(f"{compiler} on {name or 'the whole model'}: {verdict.status.value}\n{verdict.why}".strip())
-    return {Status.FAIL_ACCURACY: SHOWN, Status.PASS: NOT_SHOWN}.get(verdict.status, NOT_RUN)
+    status, why = judge(job, compiler, name, load_suite(job.case.suite).build, None, lambda _: None)
+    print(f"{compiler} on {name or 'the whole model'}: {status.value}\n{why}".strip())
+    return {Status.FAIL_ACCURACY: SHOWN, Status.PASS: NOT_SHOWN}.get(status, NOT_RUN)
+
+
+# -- a submodule as a workload of its own --------------------------------------------------------
+
+
+def given_to(workload: Workload, names: Sequence[str], job: Job) -> dict[str, Arguments]:
+    """The arguments of the first call of each of these submodules in one forward of eager, in float32.
+
+    Submodules that are not called, or whose call has no tensor, are left out.
+    """
+    arguments: dict[str, Arguments] = {}
+
+    def watch(name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if name not in arguments and any(True for _ in named_tensors((args, kwargs), "given")):
+            arguments[name] = map_tensors((args, kwargs), lambda tensor: tensor.detach().clone())
+
+    module = workload.module
+    module.train(job.case.mode is Mode.TRAINING and not job.protocol.use_eval_mode)
+    if not job.protocol.keep_dropout:
+        neutralize(module)
+    hooks = [
+        module.get_submodule(name).register_forward_pre_hook(partial(watch, name), with_kwargs=True)
+        for name in names
+    ]
+    try:
+        seed_everything(job.protocol.seed)
+        with torch.no_grad():
+            module(*workload.args, **workload.kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return arguments
+
+
+def _part(build: Build, name: str, job: Job, case: Case) -> Workload:
+    """The submodule ``name``. Training differentiates by its weights and by its arguments."""
+    workload = build(case)
+    arguments = given_to(workload, [name], job)
+    if name not in arguments:
+        raise LookupError(f"eager does not call the submodule {name!r}")
+    training = case.mode is Mode.TRAINING
+    args, kwargs = map_tensors(
+        arguments[name], lambda tensor: tensor.requires_grad_(training and tensor.is_floating_point())
+    )
+    part = workload.module.get_submodule(name)
+    return Workload(module=part, args=args, kwargs=kwargs, loss=weighted_squares if training else None)
+
+
+def weighted_squares(output: Any, _: Any) -> torch.Tensor:
+    """A loss whose gradient differs from element to element, so that no part of the output is ignored."""
+    terms = []
+    for _name, tensor in named_tensors(output, "output"):
+        if tensor.is_floating_point() and tensor.requires_grad:
+            values = tensor.flatten().float()
+            weights = torch.linspace(0.5, 1.5, values.numel(), device=values.device)
+            terms.append((values.square() * weights).mean())
+    return torch.stack(terms).sum()
+
+
+def called_inside(module: nn.Module, name: str) -> Iterator[str]:
+    """The names of the submodules just below ``name`` that have a forward: containers give their contents."""
+    for child, part in module.get_submodule(name).named_children():
+        full = f"{name}.{child}" if name else child
+        if isinstance(part, (nn.ModuleList, nn.ModuleDict)):
+            yield from called_inside(module, full)
+        else:
+            yield full
