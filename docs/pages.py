@@ -139,7 +139,7 @@ def _frames() -> dict[str, str]:
     }
 
 
-def _columns(columns: tuple[Column, ...]) -> str:
+def _columns(columns: tuple[Column[Any], ...]) -> str:
     rows, names = [("column", "unit and meaning")], []
     for column in columns:
         names.append(f"`{column.name}`")

@@ -34,16 +34,17 @@ ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the tables in console, report.md and report.html. ``header`` may have two lines.
+    """How tables in console, report.md and report.html show a metric. ``header`` may have two lines.
 
-    ``or_else``: the metric that is shown if this metric is missing. ``starred_by``: a metric; where it is not
-    0, the value has a star, which a caveat explains.
+    ``drop``: the larger, the sooner a narrow table omits it. ``or_else``: the metric that is shown if this
+    metric is missing. ``starred_by``: a metric; where it is not 0, the value has a star, which a caveat
+    explains.
     """
 
-    key: str
     header: str
     side: str = ""
     _: KW_ONLY
+    drop: int = 40
     or_else: str = ""
     starred_by: str = ""
     operations_only: bool = False  # tables of whole models omit it; CSV files and report.html have it

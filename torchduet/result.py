@@ -16,10 +16,11 @@ from harness.backends.settings.candidates import compiler_of
 from harness.schema import Job, Record
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
+from runner.analysis.texts import compiler_name
 from runner.errors import UsageError
 from runner.labels import job_title, plain
-from runner.reports.parts.sections import Section, compiler_name, compilers, sections
-from runner.reports.parts.table import narrow_table
+from runner.reports.parts.sections import Section, compilers, sections
+from runner.reports.parts.table import section_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,7 +214,7 @@ def _lines(result: Result) -> Iterator[str]:
 def _table(section: Section) -> str:
     from tabulate import tabulate
 
-    table = narrow_table(section, NOTEBOOK_WIDTH)
+    table = section_table(section).within(NOTEBOOK_WIDTH)
     return tabulate(
         [[_line(text) for text in row] for row in table.rows],
         [_line(header) for header in table.header],

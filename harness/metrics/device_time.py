@@ -32,8 +32,8 @@ METRICS = (
         derive=_launch_bound,
         group=WORK,
         columns=(
-            Column("launch_bound_eager", "eager\nlaunches", EAGER),
-            Column("launch_bound", "launches", CANDIDATE),
+            Column("eager\nlaunches", EAGER),
+            Column("launches", CANDIDATE),
         ),
     ),
 )

@@ -38,8 +38,8 @@ METRICS = (
         derive=lambda seen: seen.per_s("flops_per_step", TERA),
         group=WORK,
         columns=(
-            Column("eager_tflop", "eager\nTFLOP/s", EAGER, operations_only=True),
-            Column("tflop", "TFLOP/s", CANDIDATE, operations_only=True),
+            Column("eager\nTFLOP/s", EAGER, drop=20, operations_only=True),
+            Column("TFLOP/s", CANDIDATE, drop=14, operations_only=True),
         ),
     ),
 )

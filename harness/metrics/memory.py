@@ -46,7 +46,7 @@ METRICS = (
         "eager's peak / the candidate's; above 1, the candidate uses less",
         derive=lambda seen: seen.eager_over_candidate("peak_memory_bytes"),
         group=MEMORY,
-        columns=(Column("memory", "memory\nratio"),),
+        columns=(Column("memory\nratio", drop=25),),
         average=Average(heading="memory ratio", key="memory"),
     ),
 )

@@ -1,6 +1,6 @@
-"""The columns of a result: each number and word of a ``Comparison``, declared once, in ``columns.toml``.
+"""Columns of tables, and those of a result: each number and word of a ``Comparison``, in ``columns.toml``.
 
-Data frames, CSV files, summary.json, the dashboard's JSON and report.html walk ``columns()``, in its order. A
+Data frames, CSV files, summary.json, the dashboard's JSON and all tables walk ``columns()``, in its order. A
 metric's file declares its own numbers (``harness.declared``); they follow the columns of ``columns.toml``.
 """
 
@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from harness import declared as declared_column
+from harness.declared import EAGER, Metric, finite
 from harness.loading.toml_file import read_toml
 from harness.metrics import declared
 from harness.schema import Scalar
-from runner.analysis.comparison import Comparison
+from runner.analysis import texts
+from runner.analysis.comparison import OPERATION, Comparison
+from runner.analysis.digits import MISSING, break_even_text, estimate_text, number_text
 from runner.analysis.estimate import Reason
 from runner.labels import case_name, notes_of, ran_batch, suite_labels
 from runner.plan.environments.plan import split_candidate
@@ -26,6 +30,7 @@ from runner.plan.environments.plan import split_candidate
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 KEY, RESULT, SIZE, PARITY, STEADINESS, GENERATION, RECORD = (
     *("key", "result", "size", "parity", "steadiness", "generation", "record"),
 )
@@ -37,28 +42,40 @@ TYPES = {"text": "string", "truth": "boolean", "": "Int64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column. Its name, header and pandas' type are the same wherever it stands.
+class Column(Generic[T]):
+    """One column of rows of any type. Its name, header and pandas' type are the same wherever it stands.
 
     ``meaning`` is its row in docs/DATAFRAMES.md; "": it shares the next row.
-    ``source``: the attribute of a comparison, or of its parts (``record.parity.failed``), or a function.
+    ``source``: the attribute of a row, or of its parts (``record.parity.failed``), or a function.
     A part that is None has no value. Of several words, a text has all, and another unit their number.
+    Tables of text have the columns with a ``header``, which may have two lines.
     """
 
-    name: str
+    name: str  # "": not in JSON, CSV files and data frames
     unit: str
-    source: str | Callable[[Comparison], Scalar]
-    meaning: str
+    source: str | Callable[[T], Scalar]
+    meaning: str = ""
     group: str = RESULT
     digits: int = 3  # significant digits, for units that do not fix the format
+    _: KW_ONLY
+    header: str = ""
+    text: Callable[[T], str] | None = None  # instead of the digits of its unit
+    brief: Callable[[T], str] | None = None  # the text where a table has no column left to omit
+    once: bool = False  # the first row of a group has the text, the next rows only if it differs
+    drop: int = 0  # 0: every table has it; else the larger, the sooner a narrow table omits it
 
     @property
     def dtype(self) -> str:
         return TYPES.get(self.unit, "Float64")
 
-    def value(self, comparison: Comparison) -> Scalar:
+    @property
+    def is_number(self) -> bool:
+        """Whether its cells stand at the right. A factor with its interval begins with the factor."""
+        return self.dtype in ("Int64", "Float64") and (self.unit != "ratio" or self.text is None)
+
+    def value(self, row: T) -> Scalar:
         """The value as its type; None if it is missing, or if the record has something else there."""
-        value = self.source(comparison) if callable(self.source) else _part(comparison, self.source)
+        value = self.source(row) if callable(self.source) else _part(row, self.source)
         if isinstance(value, Enum):
             value = value.value
         if isinstance(value, tuple):
@@ -72,10 +89,19 @@ class Column:
             return None
         return number if self.unit else int(number) if abs(number) < LARGEST else None
 
+    def cell(self, row: T) -> str:
+        """The value as a table of text has it."""
+        if self.text is not None:
+            return self.text(row)
+        value = self.value(row)
+        if value is None or isinstance(value, bool):
+            return MISSING if value is None else "yes" if value else "no"
+        return f"{value:,}" if isinstance(value, int) else number_text(value, self.unit, self.digits)
 
-def _part(comparison: object, path: str) -> Scalar:
+
+def _part(row: object, path: str) -> Scalar:
     """``record.parity.failed`` of a comparison; None if one of the parts is None."""
-    value: object = comparison
+    value: object = row
     for name in path.split("."):
         value = None if value is None else getattr(value, name)
     return value  # type: ignore[return-value]  # a test looks at every column
@@ -115,16 +141,46 @@ COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
 """Columns that are no attribute."""
 
 
+TEXTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
+    {
+        "parameters": lambda c: texts.millions(c.record.model.parameters if c.record.model else None),
+        "input_shapes": lambda c: texts.input_text(c.record.model),
+        "batch_size": texts.batch_cell,
+        "compiler": lambda c: texts.compiler_name(c.compiler),
+        "speedup": lambda c: estimate_text(c.estimate),
+        "prefill_speedup": lambda c: estimate_text(c.generation.prefill if c.generation else None),
+        "decode_speedup": lambda c: estimate_text(c.generation.decode if c.generation else None),
+        "verdict": lambda c: texts.verdict_text(c, counts=c.passed),
+        "status": lambda c: texts.parity_word(c.record),
+        "resolution_outputs": texts.parity_detail,
+        "break_even_steps": lambda c: MISSING if c.break_even is None else break_even_text(c.break_even),
+        "n": lambda c: MISSING if c.estimate is None else f"{c.n:,}",
+        "between_sd": texts.processes_cell,
+        "worst_error": texts.worst_cell,
+    }
+)
+"""The texts of columns that have more than the digits of their unit."""
+
+
 @cache
-def own_columns() -> tuple[Column, ...]:
+def own_columns() -> tuple[Column[Comparison], ...]:
     """The columns of ``columns.toml``. One without a place and without a function is a derived number."""
     reasons = ", ".join(f"`{reason.value}`" for reason in Reason)
     return tuple(
         Column(
-            name, unit, place or COMPUTED.get(name) or _value(name), meaning.format(reasons=reasons), group
+            name,
+            unit,
+            place or COMPUTED.get(name) or _value(name),
+            meaning.format(reasons=reasons),
+            **{
+                "group": group,
+                "text": TEXTS.get(name),
+                "brief": texts.verdict_or_status if name == "verdict" else None,
+                **(more[0] if more else {}),
+            },
         )
         for group, rows in read_toml(Path(__file__).with_suffix(".toml")).items()
-        for name, (unit, place, meaning) in rows.items()
+        for name, (unit, place, meaning, *more) in rows.items()
     )
 
 
@@ -153,17 +209,33 @@ OF_PYTORCH = MappingProxyType(
 
 
 @cache
-def columns() -> Mapping[str, Column]:
+def columns() -> Mapping[str, Column[Comparison]]:
     """All columns, by name, in their order: ``own_columns``, then the metrics'."""
-    metrics = (
-        Column(name, metric.unit, _value(name), metric.meaning, metric.group, metric.digits)
-        for metric in declared().metrics
-        for name in metric.names
-    )
+    metrics = (_of_metric(metric, name) for metric in declared().metrics for name in metric.names)
     return MappingProxyType({column.name: column for column in (*own_columns(), *metrics)})
 
 
-def frame(comparisons: Sequence[Comparison], shown: Iterable[Column]) -> pd.DataFrame:
+def _of_metric(metric: Metric, name: str) -> Column[Comparison]:
+    column = Column(name, metric.unit, _value(name), metric.meaning, metric.group, metric.digits)
+    shown = next((shown for shown in metric.columns if shown.side + metric.name == name), None)
+    if shown is None:
+        return column
+    text = partial(_metric_text, column, shown)
+    return replace(column, header=shown.header, text=text, once=shown.side == EAGER, drop=shown.drop)
+
+
+def _metric_text(column: Column[Comparison], shown: declared_column.Column, comparison: Comparison) -> str:
+    if shown.operations_only and OPERATION not in comparison.record.job.case.tags:
+        return MISSING
+    value = comparison.value(column.name)
+    if shown.or_else and not value:
+        value = comparison.value(shown.or_else)
+    text = value if isinstance(value, str) else finite(value)
+    star = "*" if shown.starred_by and comparison.value(shown.starred_by) else ""
+    return MISSING if text is None else number_text(text, column.unit, column.digits) + star
+
+
+def frame(comparisons: Sequence[Comparison], shown: Iterable[Column[Comparison]]) -> pd.DataFrame:
     """One row for each comparison, in its order. A missing value is ``<NA>``."""
     import pandas as pd
 

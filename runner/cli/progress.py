@@ -163,7 +163,7 @@ def outcome(record: Record) -> str:
     The verdict is that of this result alone; the report's q counts all of the run.
     """
     from runner.analysis.derive import compare
-    from runner.reports.parts.sections import verdict_text
+    from runner.analysis.texts import verdict_text
 
     failure, why = record.failure, ""
     if failure is not None:

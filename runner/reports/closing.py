@@ -9,11 +9,11 @@ from harness.schema import Record, Status
 from runner.analysis.comparison import CONTROL, Comparison, Curve, GroupSummary, Summary
 from runner.analysis.digits import estimate_text, seconds_text, steps_text
 from runner.analysis.estimate import BreakEven
+from runner.analysis.texts import NOT_CHECKED, compiler_name, parity_word, verdict_text
 from runner.labels import case_name, counted, cut, plain, reason
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.curves import crossing_text, range_text
-from runner.reports.parts.sections import Section, compiler_name, sections, verdict_text
-from runner.reports.parts.table import NOT_CHECKED, parity_word
+from runner.reports.parts.sections import Section, sections
 
 MOST_LINES = 12  # results with a line of their own
 LONGEST_REASON = 130

@@ -13,6 +13,7 @@ from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, Finding, Summary
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
+from runner.analysis.texts import NOT_CHECKED, coarse_note, compiler_name
 from runner.analysis.verdicts.parity import MARK
 from runner.labels import case_name
 from runner.reports.closing import closing_lines
@@ -24,7 +25,6 @@ from runner.reports.parts.grid import Table, grid_of, text_for
 from runner.reports.parts.pairs import short_pair_tables
 from runner.reports.parts.sections import (
     Section,
-    compiler_name,
     compilers,
     environment_line,
     protocol_line,
@@ -32,7 +32,7 @@ from runner.reports.parts.sections import (
     top_models,
 )
 from runner.reports.parts.start_up import process_tables
-from runner.reports.parts.table import NOT_CHECKED, coarse_note, narrow_table
+from runner.reports.parts.table import section_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,7 +109,7 @@ class _Writer:
 
     def section(self, part: Section) -> None:
         shown, left_out = top_models(part, most=MOST_MODELS, otherwise=SHOWN_MODELS)
-        table = narrow_table(shown, self._console.width)
+        table = section_table(shown).within(self._console.width)
         self.table(table)
         if left_out:
             self.paragraph(f"{left_out}.", NOTE)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from runner.analysis.comparison import CONTROL, Comparison, Curve, Summary
 from runner.analysis.estimate import Typical
 from runner.analysis.sweep.curves import median_ms
+from runner.analysis.texts import compiler_name
 from runner.labels import case_name
 from runner.reports.parts.axes import GREY, light_grid, new_figure, note, ratio_ticks, shorten, styles
 from runner.reports.parts.curves import curve_plot
 from runner.reports.parts.pictures import by_name, pictures, plain_style, svg
-from runner.reports.parts.sections import compiler_name, compilers, environment_line
+from runner.reports.parts.sections import compilers, environment_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

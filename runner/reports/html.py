@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
+from runner.analysis.texts import coarse_note
 from runner.reports.curves_plot import svgs
 from runner.reports.pages.overview import ALWAYS_SHOWN, KINDS, candidates, counts, first_results, title
 from runner.reports.pages.panels import CHUNK, panel_chunks
@@ -29,7 +30,6 @@ from runner.reports.parts.environments import environment_note, environment_tabl
 from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import environment_line, protocol_line
 from runner.reports.parts.start_up import process_tables
-from runner.reports.parts.table import coarse_note
 
 FORMATS = ("html",)
 FILE = "report.html"

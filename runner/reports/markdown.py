@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.analysis.comparison import Summary
+from runner.analysis.texts import coarse_note, compiler_name
 from runner.labels import case_name, cut, plain
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
@@ -22,7 +23,6 @@ from runner.reports.parts.grid import Table
 from runner.reports.parts.pairs import pair_tables
 from runner.reports.parts.sections import (
     Section,
-    compiler_name,
     environment_line,
     plot_name,
     program_text,
@@ -30,7 +30,7 @@ from runner.reports.parts.sections import (
     sections,
 )
 from runner.reports.parts.start_up import process_tables
-from runner.reports.parts.table import coarse_note, section_table
+from runner.reports.parts.table import section_table
 
 FORMATS = ("md",)
 FILE = "report.md"

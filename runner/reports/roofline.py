@@ -17,17 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harness.declared import CANDIDATE, EAGER, GIGA, TERA
 from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
+from runner.analysis.texts import compiler_name
 from runner.labels import case_name
 from runner.reports.parts.axes import GREY, legend, light_grid, new_figure, note, shortened, styles
 from runner.reports.parts.pictures import by_name, plain_style
-from runner.reports.parts.sections import (
-    Section,
-    compiler_name,
-    compilers,
-    environment_line,
-    plot_name,
-    sections,
-)
+from runner.reports.parts.sections import Section, compilers, environment_line, plot_name, sections
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

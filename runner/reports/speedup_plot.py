@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runner.analysis.comparison import Comparison, GroupSummary, Summary
 from runner.analysis.digits import MISSING, estimate_text, share_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.texts import batch_cell, compiler_name
 from runner.labels import case_name
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.axes import (
@@ -32,14 +33,12 @@ from runner.reports.parts.axes import (
 from runner.reports.parts.pictures import by_name, plain_style
 from runner.reports.parts.sections import (
     Section,
-    compiler_name,
     compilers,
     environment_line,
     plot_name,
     sections,
     top_models,
 )
-from runner.reports.parts.table import batch_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

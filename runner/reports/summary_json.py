@@ -199,7 +199,7 @@ def _mean(mean: Geomean) -> dict[str, Any]:
 
 
 @cache
-def of_comparison() -> tuple[Column, ...]:
+def of_comparison() -> tuple[Column[Comparison], ...]:
     """The columns that no other part of the comparison has: the result, and derived metrics."""
     derived = {name for metric in declared().metrics if metric.derive for name in metric.names}
     derived.add("compilation_latency_s")  # users look for it beside the speedup

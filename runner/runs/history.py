@@ -15,12 +15,12 @@ from urllib.parse import quote
 from harness.declared import finite
 from harness.schema import Status
 from runner.analysis.digits import speedup_text
+from runner.analysis.texts import compiler_name
 from runner.errors import UsageError
 from runner.labels import counted, plain, suite_labels
 from runner.reports import summary_json
 from runner.reports.pages.templates import template
 from runner.reports.parts.grid import say
-from runner.reports.parts.sections import compiler_name
 from runner.store.invocation import program
 from runner.store.packed import stored
 from runner.store.run_folder import RUN, listed, read_run_json, write_asked

@@ -10,6 +10,7 @@ from scipy import special
 from harness.protocol import Protocol
 from harness.schema import Mode, Record, Scalar
 from runner.analysis.derive import summarize
+from runner.analysis.texts import processes_cell
 from runner.analysis.verdicts.between import (
     ASSUMED,
     SHORT_STEP_TAU,
@@ -22,7 +23,6 @@ from runner.analysis.verdicts.between import (
 from runner.analysis.verdicts.calibration import calibrated, tau_of
 from runner.analysis.verdicts.decision import T_95, Z_95
 from runner.analysis.verdicts.family import assumed_in, estimates_of
-from runner.reports.parts.table import processes_cell
 from tests.factories import known, make_job, make_record, sampled, with_samples
 
 

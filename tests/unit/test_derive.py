@@ -8,10 +8,11 @@ import pytest
 from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
 from harness.timing.measure import placement
 from runner.analysis.derive import summarize
+from runner.analysis.texts import verdict_text
 from runner.analysis.verdicts.generation import generation_of
 from runner.cli.progress import outcome
 from runner.labels import case_name, ran_batch
-from runner.reports.parts.sections import sections, verdict_text
+from runner.reports.parts.sections import sections
 from suites import tiny_gpt
 from tests.factories import comparison_of, compiled, finding, known, make_job, make_record, with_samples
 

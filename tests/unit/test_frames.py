@@ -12,11 +12,14 @@ import torchduet
 from harness.metrics import declared
 from harness.schema import Record
 from runner.analysis.columns import GENERATION, Column, columns, frame, own_columns
+from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
 from runner.errors import UsageError
 from tests.factories import make_job, make_record, synthetic_run, with_samples
 from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
+
+Columns = tuple[Column[Comparison], ...]
 
 
 def a_record(**changes: object) -> Record:
@@ -27,18 +30,15 @@ def a_record(**changes: object) -> Record:
     ("name", "columns"), [("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)]
 )
 @pytest.mark.parametrize("empty", [False, True])
-def test_columns_and_types_are_those_declared(name: str, columns: tuple[Column, ...], empty: bool) -> None:
+def test_columns_and_types_are_those_declared(name: str, columns: Columns, empty: bool) -> None:
     table = getattr(frames_of(() if empty else synthetic_run()), name)
-    assert {column: str(dtype) for column, dtype in table.dtypes.items()} == {
-        c.name: c.dtype for c in columns
-    }
+    assert {n: str(dtype) for n, dtype in table.dtypes.items()} == {c.name: c.dtype for c in columns}
 
 
 def test_a_count_of_a_damaged_record_may_be_larger_than_a_table_can_hold() -> None:
     (comparison,) = summarize([a_record()]).comparisons
     values = (2**63, 2**63 - 512, 2**62, -(2**64), math.inf, 8)
-    columns = [Column(f"{value}", "", Mock(return_value=value), "") for value in values]
-    shown = frame([comparison], columns).iloc[0]
+    shown = frame([comparison], [Column(f"{n}", "", Mock(return_value=n)) for n in values]).iloc[0]
     assert [None if pd.isna(value) else int(value) for value in shown] == [None, None, 2**62, None, None, 8]
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from harness.schema import CompilerOptions, Extras, Job, Record, Status
+from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.engine.executors import Event, Stop, Waits, Work
 from runner.engine.executors.ahead import GROWTH, LEAST_BYTES, FreeMemory, crowded, jobs_ahead
 from runner.engine.executors.local import Lanes, Tell
 from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
-from runner.reports.parts.table import columns
 from tests.factories import known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
 from tests.unit.test_executors import PATIENCE_S, work
@@ -384,8 +384,8 @@ def test_a_latency_beside_other_jobs_has_a_star_and_a_caveat() -> None:
     beside = make_record(job, "inductor", compilation_s=5.0, metrics={"prepared_beside": 3})
     alone = make_record(job, "aot_eager", compilation_s=5.0)
     summary = summarize([beside, alone])
-    (column,) = [column for column in columns() if column.key == "compile"]
-    texts = {comparison.compiler: column.text(comparison) for comparison in summary.comparisons}
+    column = columns()["compilation_latency_s"]
+    texts = {comparison.compiler: column.cell(comparison) for comparison in summary.comparisons}
     assert texts["inductor"] == f"{texts['aot_eager']}*"
     (said,) = [caveat for caveat in summary.caveats if "star" in caveat]
     assert "up to 3 other jobs" in said

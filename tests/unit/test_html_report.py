@@ -269,7 +269,7 @@ def test_runs_without_times_make_a_page(records: list[Record]) -> None:
 
 def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:
     rows = page([make_record(make_job(), speedup=0.5)]).rows
-    place = [column["key"] for column in rows["columns"]].index("break_even")
+    place = [column["key"] for column in rows["columns"]].index("break_even_steps")
     assert rows["rows"][0]["texts"][place] == "never"
     assert rows["rows"][0]["values"][place] > 1e300
 

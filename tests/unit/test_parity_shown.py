@@ -13,14 +13,16 @@ from runner.analysis.caveats import HOLDS, NAMES, WORDS
 from runner.analysis.columns import COMPUTED, columns, own_columns
 from runner.analysis.derive import summarize
 from runner.analysis.findings import FACTS, LIMITS, WHEN, Rule, rules
+from runner.analysis.texts import coarse_note
 from runner.reports.pages.panels import panel_chunks
-from runner.reports.parts.table import coarse_note, parity_cell
 from runner.store.figures import read_figures
 from tests.factories import comparison_of, finding, known, make_job, make_parity, make_record
 
 
 def cell(record: Record) -> str:
-    return parity_cell(comparison_of(record))
+    """The status and, of parity in detail, what there is."""
+    texts = (columns()[name].cell(comparison_of(record)) for name in ("status", "resolution_outputs"))
+    return ", ".join(text for text in texts if text != "-")
 
 
 def judged(record: Record, **numbers: Any) -> Record:

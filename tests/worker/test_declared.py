@@ -18,7 +18,6 @@ from harness.schema import Protocol
 from runner.analysis import columns
 from runner.reports import render_all, summary_json
 from runner.reports.pages import facts
-from runner.reports.parts import table
 from runner.store.packed import opened
 from tests.factories import Capture, Patch
 from torchduet import compare
@@ -37,7 +36,7 @@ METRICS = (
         "forty-two joules",
         digits=2,
         sides=SIDES,
-        columns=(Column("answer", "answer\\nJ", CANDIDATE),),
+        columns=(Column("answer\\nJ", CANDIDATE),),
     ),
     Metric(
         "answers_per_s",
@@ -54,7 +53,7 @@ def observe(device, numbers):
     yield
     numbers["answer_j"] = 42.123
 """
-CACHES = (metrics.declared, columns.columns, summary_json.of_comparison, table.columns, facts._columns)
+CACHES = (metrics.declared, columns.columns, summary_json.of_comparison, facts._columns)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def of_group(comparison: Comparison, *groups: str) -> Facts:
 
 
 @cache
-def _columns(groups: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns(groups: tuple[str, ...]) -> tuple[Column[Comparison], ...]:
     """Without the speedup, which is a fact of its own, with its interval."""
     return tuple(c for c in columns().values() if c.group in groups and c.name not in OF_SPEEDUP)
 

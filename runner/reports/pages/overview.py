@@ -14,9 +14,9 @@ from harness.schema import Status
 from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.digits import estimate_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.texts import compiler_name
 from runner.labels import case_name, counted, plain
 from runner.reports.closing import because, beside_the_speedup
-from runner.reports.parts.sections import compiler_name
 
 FEW_RESULTS = 4  # of a run whose results stand at the top one by one
 FEW_SUITES = 3  # that a title names

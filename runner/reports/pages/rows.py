@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from harness.schema import Scalar
+from runner.analysis.columns import columns as all_columns
 from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import MISSING
+from runner.analysis.texts import compiler_name
 from runner.labels import plain
 from runner.reports.pages.overview import KINDS, kind
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Number
-from runner.reports.parts.sections import compiler_name, environment_line
-from runner.reports.parts.table import columns as all_columns
+from runner.reports.parts.sections import environment_line
 
 ENDLESS = sys.float_info.max  # stands for infinity, which JSON lacks; sorts after all numbers
 
-HEADERS = MappingProxyType({"candidate": "compiler", "parity": "status"})
-LEFT_OUT = ("parameters", "input", "p", "worst")  # shown in the panel of the case
-ON_A_PHONE = ("model", "candidate", "speedup", "verdict")
+HEADERS = MappingProxyType({"compiler": "compiler", "status": "status"})
+LEFT_OUT = ("parameters", "input_shapes", "p_value", "worst_error")  # shown in the panel of the case
+ON_A_PHONE = ("model", "compiler", "speedup", "verdict")
 FACET_COLUMNS = ("suite", "precision", "mode", "device")  # shown if the run has several values
 
 
@@ -70,13 +72,13 @@ def columns(summary: Summary, used: Facets) -> tuple[PageColumn, ...]:
     """The table's columns, without empty columns and without conditions that have a single value."""
     first, *others = (
         PageColumn(
-            column.key,
-            HEADERS.get(column.key, column.header.replace("\n", " ")),
-            [column.text(c) for c in summary.comparisons],
-            [_short(column.value(c)) for c in summary.comparisons] if column.value else None,
+            column.name,
+            HEADERS.get(column.name, column.header.replace("\n", " ")),
+            [column.cell(c) for c in summary.comparisons],
+            None if column.dtype == "string" else [_short(column.value(c)) for c in summary.comparisons],
         )
-        for column in all_columns()
-        if column.key not in LEFT_OUT
+        for column in all_columns().values()
+        if column.header and column.name not in LEFT_OUT
     )
     conditions = (PageColumn(key, key, used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1)
     return (first, *conditions, *(c for c in others if c.key in ON_A_PHONE or _says_something(c)))
@@ -85,7 +87,7 @@ def columns(summary: Summary, used: Facets) -> tuple[PageColumn, ...]:
 def _says_something(column: PageColumn) -> bool:
     """Whether the column is shown: it is not empty, and it is not a status that all rows share."""
     texts = set(column.texts)
-    return len(texts) > 1 or (texts != {MISSING} and column.key != "parity")
+    return len(texts) > 1 or (texts != {MISSING} and column.key != "status")
 
 
 def table_data(summary: Summary) -> dict[str, Any]:
@@ -148,8 +150,8 @@ def _compile_in_steps(comparison: Comparison) -> float | None:
     return comparison.compilation_latency_s / (comparison.baseline_ms / 1e3)
 
 
-def _short(value: Number) -> Number:
+def _short(value: Scalar) -> Number:
     """Six significant digits, which suffice for charts and sorting."""
-    if value is None or isinstance(value, int):
-        return value
+    if value is None or isinstance(value, str | int):
+        return None if isinstance(value, str) else value
     return float(f"{value:.6g}") if math.isfinite(value) else math.copysign(ENDLESS, value)

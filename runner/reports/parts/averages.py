@@ -11,8 +11,9 @@ from harness.schema import Status
 from runner.analysis.comparison import GroupSummary, Summary
 from runner.analysis.digits import MISSING, speedup_text, steps_text, with_unit
 from runner.analysis.estimate import Geomean
+from runner.analysis.texts import compiler_name
 from runner.reports.parts.grid import Table, TextColumn, table_of
-from runner.reports.parts.sections import Section, compiler_name, sections
+from runner.reports.parts.sections import Section, sections
 
 TITLE = "Averages over models. Geometric mean speedup, other means are arithmetic"
 Average = tuple[Section, GroupSummary]

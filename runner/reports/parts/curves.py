@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from runner.analysis.comparison import Crossover, Curve, Summary
 from runner.analysis.digits import estimate_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.texts import compiler_name
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, table_of
-from runner.reports.parts.sections import compiler_name, conditions, plot_name
+from runner.reports.parts.sections import conditions, plot_name
 
 TITLE = "Curves: where the speedup crosses 1.00x [95 % interval]"
 
@@ -28,7 +29,7 @@ def curve_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("against eager", crossing_text),
         TextColumn("speedup\nat the first point", lambda curve: _speedup(curve, 0)),
         TextColumn("speedup\nat the last point", lambda curve: _speedup(curve, -1)),
-        TextColumn("points", lambda curve: f"{len(curve.points)}/{len(curve.comparisons)}", number=True),
+        TextColumn("points", lambda curve: f"{len(curve.points)}/{len(curve.comparisons)}", is_number=True),
     )
     droppable = ("conditions", "points", "speedup\nat the first point", "speedup\nat the last point", "over")
     return (table_of(TITLE, summary.curves, cells, droppable, lambda curve: curve.family),)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from runner.analysis.comparison import AcrossEnvironments, EnvironmentAverage, Summary
 from runner.analysis.digits import MISSING, estimate_text, ms_text, p_text
+from runner.analysis.texts import verdict_text
 from runner.labels import case_name, plain
 from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
-from runner.reports.parts.sections import conditions, conditions_of, verdict_text
+from runner.reports.parts.sections import conditions, conditions_of
 
 RESULTS = {True: "same", False: "DIFFERENT", None: MISSING}
 NOTE = (
@@ -41,7 +42,7 @@ def _averages(summary: Summary) -> Table:
         TextColumn("versions", lambda row: plain(row.versions)),
         TextColumn("compiler", lambda row: plain(row.compiler)),
         TextColumn("speedup", lambda row: mean_text(row.mean)),
-        TextColumn("averaged", lambda row: f"{row.mean.models}/{row.total}", number=True),
+        TextColumn("averaged", lambda row: f"{row.mean.models}/{row.total}", is_number=True),
     )
     reference = summary.across[0].reference
     title = f"Environments: geometric mean against eager of {reference} [95 % interval over models]"
@@ -64,13 +65,13 @@ CELLS: tuple[TextColumn[AcrossEnvironments], ...] = (
     TextColumn("model", lambda row: case_name(row.record.job.case), once=True),
     TextColumn("environment", lambda row: row.environment),
     TextColumn("compiler", lambda row: plain(row.compiler)),
-    TextColumn("reference ms", lambda row: optional(row.baseline_ms, ms_text), number=True),
-    TextColumn("ms", lambda row: optional(row.candidate_ms, ms_text), number=True),
+    TextColumn("reference ms", lambda row: optional(row.baseline_ms, ms_text), is_number=True),
+    TextColumn("ms", lambda row: optional(row.candidate_ms, ms_text), is_number=True),
     TextColumn("speedup", lambda row: estimate_text(row.estimate)),
-    TextColumn("p", lambda row: optional(row.p_value, p_text), number=True),
-    TextColumn("q", lambda row: optional(row.q_value, p_text), number=True),
+    TextColumn("p", lambda row: optional(row.p_value, p_text), is_number=True),
+    TextColumn("q", lambda row: optional(row.q_value, p_text), is_number=True),
     TextColumn("verdict", lambda row: verdict_text(row, counts=row.counts)),
     TextColumn("results", lambda row: RESULTS[row.same_results]),
-    TextColumn("n", lambda row: f"{row.n:,}" if row.n else MISSING, number=True),
+    TextColumn("n", lambda row: f"{row.n:,}" if row.n else MISSING, is_number=True),
 )
 DROPPABLE = ("n", "p", "reference ms", "q")

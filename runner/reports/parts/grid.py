@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from runner.analysis.columns import Column
 from runner.analysis.digits import MISSING
 from runner.labels import plain
 
@@ -25,16 +26,13 @@ SHORTEST_NAME = 36  # a column is omitted rather than that a shorter name in the
 class TextColumn(Generic[T]):
     """A column, by what it says of an item. ``header`` may have two lines.
 
-    ``once``: the first row of a group has the text; the next rows have it only if it differs. ``key`` and
-    ``value`` are for report.html: the column's name there, and the sort key if it is not the text.
+    ``once``: the first row of a group has the text; the next rows have it only if it differs.
     """
 
     header: str
-    text: Callable[[T], str]
-    number: bool = False
+    cell: Callable[[T], str]
+    is_number: bool = False
     once: bool = False
-    key: str = ""
-    value: Callable[[T], Number] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +46,7 @@ class Table:
     droppable: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()
     gap: int = WIDE_GAP
+    brief: tuple[tuple[str, ...], ...] = ()  # rows with shorter texts, if they do not fit
 
     def filled(self) -> Table:
         """The table without columns that are empty in all rows."""
@@ -56,15 +55,15 @@ class Table:
         return self._without(empty)
 
     def within(self, width: int) -> Table:
-        """The table in ``width`` characters: columns closer together, then without droppable columns."""
+        """The table in ``width`` characters: columns closer together, fewer columns, then brief texts."""
         if self.width() <= width:
             return self
         for count in range(len(self.droppable) + 1):
             omitted = self.droppable[:count]
             table = replace(self._without(omitted), gap=NARROW_GAP, omitted=omitted)
             if table.width(SHORTEST_NAME) <= width:
-                break
-        return table
+                return table
+        return replace(table, rows=table.brief or table.rows)
 
     def _without(self, headers: Collection[str]) -> Table:
         places = [i for i, name in enumerate(self.header) if name not in headers]
@@ -72,6 +71,7 @@ class Table:
             self,
             header=tuple(self.header[i] for i in places),
             rows=tuple(tuple(row[i] for i in places) for row in self.rows),
+            brief=tuple(tuple(row[i] for i in places) for row in self.brief),
             numbers=tuple(self.numbers[i] for i in places) if self.numbers else (),
             droppable=tuple(name for name in self.droppable if name not in headers),
         )
@@ -91,7 +91,7 @@ class Table:
 def table_of(
     title: str,
     items: Iterable[T],
-    columns: Sequence[TextColumn[T]],
+    columns: Sequence[TextColumn[T] | Column[T]],
     droppable: Iterable[str] = (),
     group: Callable[[T], object] = id,
 ) -> Table:
@@ -101,14 +101,14 @@ def table_of(
     return Table(
         title=title,
         header=tuple(column.header for column in columns),
-        numbers=tuple(column.number for column in columns),
+        numbers=tuple(column.is_number for column in columns),
         rows=tuple(row for of_group in texts for row in zip(*of_group, strict=True)),
         droppable=tuple(droppable),
     )
 
 
-def _texts(members: Sequence[T], column: TextColumn[T]) -> list[str]:
-    texts = [column.text(item) for item in members]
+def _texts(members: Sequence[T], column: TextColumn[T] | Column[T]) -> list[str]:
+    texts = [column.cell(item) for item in members]
     if not column.once:
         return texts
     # the first item may lack what the others know

@@ -10,10 +10,11 @@ from harness.metrics import declared
 from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
 from runner.analysis.digits import estimate_text, interval_text, number_text, p_text, seconds_text
 from runner.analysis.estimate import MOST_NAMED, Typical, Verdict
+from runner.analysis.texts import compiler_name
 from runner.labels import case_name, plain
 from runner.reports.parts.averages import mean_text, these_models_text
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
-from runner.reports.parts.sections import compiler_name, conditions, conditions_of
+from runner.reports.parts.sections import conditions, conditions_of
 
 LATENCY = "compilation_latency_s"
 MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
@@ -41,7 +42,7 @@ def _means(summary: Summary) -> tuple[Table, ...]:
         TextColumn("ratio of", lambda r: _named(r.first, r.second)),
         TextColumn("for models like these", lambda r: mean_text(r.mean)),
         TextColumn("for these models", lambda r: these_models_text(r.mean)),
-        TextColumn("n", lambda r: str(r.mean.models), number=True),
+        TextColumn("n", lambda r: str(r.mean.models), is_number=True),
     )
     title = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
     return (table_of(title, ratios, cells, droppable=("for these models", "n")),)
@@ -54,10 +55,10 @@ def _by_model(summary: Summary) -> Table:
         TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),
         TextColumn("ratio of", lambda pair: _named(pair.first.compiler, pair.second.compiler)),
         TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.estimate)),
-        TextColumn("p", lambda pair: optional(pair.p_value, p_text), number=True),
-        TextColumn("q", lambda pair: optional(pair.q_value, p_text), number=True),
+        TextColumn("p", lambda pair: optional(pair.p_value, p_text), is_number=True),
+        TextColumn("q", lambda pair: optional(pair.q_value, p_text), is_number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
-        TextColumn("n", lambda pair: f"{pair.n:,}", number=True),
+        TextColumn("n", lambda pair: f"{pair.n:,}", is_number=True),
     )
     title = "Candidate over candidate, by model (above 1: the first is faster)"
     droppable = ("conditions", "n", "p", "q")
@@ -78,9 +79,9 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("conditions", lambda row: conditions_of(row.comparison.record, labels), once=True),
         TextColumn("candidate", lambda row: compiler_name(row.comparison.compiler), once=True),
         TextColumn("caches", lambda row: row.start),
-        TextColumn("seconds [95 % interval]", lambda row: typical_seconds(row.time), number=True),
+        TextColumn("seconds [95 % interval]", lambda row: typical_seconds(row.time), is_number=True),
         *_compile_columns(),
-        TextColumn("n", lambda row: str(row.n), number=True),
+        TextColumn("n", lambda row: str(row.n), is_number=True),
     ]
     title = "Compilations in fresh processes: geometric means"
     droppable = ["conditions", *(cell.header for cell in reversed(cells[5:-1]))]
@@ -95,7 +96,7 @@ def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
     headed = [(f"{m.phase} s", m) for m in declared().metrics if m.phase and m.name != LATENCY]
     headed.append(("host memory", declared().by_name["compile_peak_host_bytes"]))
     for header, metric in headed:
-        yield TextColumn(header, partial(_mean_of, metric), number=True)
+        yield TextColumn(header, partial(_mean_of, metric), is_number=True)
 
 
 def typical_seconds(seconds: Typical) -> str:
@@ -116,8 +117,8 @@ def _compile_pairs(summary: Summary) -> Table:
         TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),
         TextColumn("ratio of", _compared),
         TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.ratio)),
-        TextColumn("p", lambda pair: p_text(pair.ratio.p_value), number=True),
-        TextColumn("q", lambda pair: optional(pair.q_value, p_text), number=True),
+        TextColumn("p", lambda pair: p_text(pair.ratio.p_value), is_number=True),
+        TextColumn("q", lambda pair: optional(pair.q_value, p_text), is_number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
         TextColumn("closes with, of each", _needed),
     )

@@ -10,8 +10,8 @@ from itertools import groupby
 from harness.devices import PLATFORMS
 from harness.loading.own_model import suite_of
 from harness.schema import Protocol, Record, Scalar
-from runner.analysis.comparison import CONTROL, Comparison, GroupSummary, Judged, Summary
-from runner.analysis.digits import MISSING, share_text
+from runner.analysis.comparison import Comparison, GroupSummary, Summary
+from runner.analysis.digits import share_text
 from runner.labels import file_part, merged_facts, plain
 
 
@@ -71,22 +71,9 @@ def conditions_of(record: Record, labels: Mapping[str, str]) -> str:
     return conditions(labels[case.suite], case.mode.value, job.dtype, job.device)
 
 
-def verdict_text(judged: Judged, *, counts: bool) -> str:
-    """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
-    if judged.verdict is None:
-        return MISSING
-    assumed = " (tau assumed)" if isinstance(judged, Comparison) and judged.borrowed else ""
-    return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
-
-
 def compilers(part: Summary | Section) -> tuple[str, ...]:
     """Every candidate of the run or section, in plan order, including skipped candidates."""
     return tuple(dict.fromkeys(comparison.compiler for comparison in part.comparisons))
-
-
-def compiler_name(compiler: str) -> str:
-    """The compiler's name for display; the A/A control is marked."""
-    return f"{compiler} (A/A)" if compiler == CONTROL else plain(compiler)
 
 
 OF_ENVIRONMENT = ("torch", *PLATFORMS, "python", "device", "device_name", "cpu", "threads", "cpu_count")

@@ -9,11 +9,11 @@ from harness.schema import EAGER_START, of_environment
 from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
 from runner.analysis.digits import MISSING, break_even_text, ms_text, number_text, seconds_text, speedup_text
 from runner.analysis.estimate import Typical
+from runner.analysis.texts import compiler_name, status_word
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
 from runner.reports.parts.pairs import compile_tables, typical_seconds
-from runner.reports.parts.sections import compiler_name, conditions_of
-from runner.reports.parts.table import status_word
+from runner.reports.parts.sections import conditions_of
 
 TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
 
@@ -32,17 +32,17 @@ def start_up_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("from", form_name),
-        *(TextColumn(f"step {n}\ns", partial(_after, n), number=True) for n in TOLD_AFTER),
-        TextColumn("settled\ns", _settled, number=True),
+        *(TextColumn(f"step {n}\ns", partial(_after, n), is_number=True) for n in TOLD_AFTER),
+        TextColumn("settled\ns", _settled, is_number=True),
         TextColumn(
             "stored\nMB",
             lambda form: optional(form.stored_bytes, lambda size: number_text(size / 1e6, "")),
-            number=True,
+            is_number=True,
         ),
-        TextColumn("overtakes eager\nafter steps", overtaking_text, number=True),
-        TextColumn("overtakes eager\nafter s", _overtaking_s, number=True),
+        TextColumn("overtakes eager\nafter steps", overtaking_text, is_number=True),
+        TextColumn("overtakes eager\nafter s", _overtaking_s, is_number=True),
         TextColumn("parity", lambda form: MISSING if form.stored_bytes is None else status_word(form.status)),
-        TextColumn("n", lambda form: str(form.n), number=True),
+        TextColumn("n", lambda form: str(form.n), is_number=True),
     )
     droppable = (
         *("conditions", "n", "settled\ns", "step 10\ns", "stored\nMB", "parity", "step 1\ns"),
@@ -97,12 +97,14 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
         TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("compiler", _stream_name),
-        TextColumn("total\ns", lambda form: seconds_text(form.curve[-1]), number=True),
-        TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), number=True),
-        TextColumn("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), number=True),
-        TextColumn("later calls\nms", lambda form: ms_text(1e3 * form.step_s), number=True),
+        TextColumn("total\ns", lambda form: seconds_text(form.curve[-1]), is_number=True),
+        TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), is_number=True),
+        TextColumn(
+            "recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), is_number=True
+        ),
+        TextColumn("later calls\nms", lambda form: ms_text(1e3 * form.step_s), is_number=True),
         TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else status_word(form.status)),
-        TextColumn("n", lambda form: str(form.n), number=True),
+        TextColumn("n", lambda form: str(form.n), is_number=True),
     )
     droppable = ("conditions", "n")
     return (

@@ -126,7 +126,7 @@
       found.className = `verdict ${charts.slug(row.kind)}`;
       found.prepend(panel.make("span", { class: "mark", "aria-hidden": "true" }));
     }
-    if (c.key === "parity" && !/^(pass|skip|approximate|not checked)/.test(text)) found.classList.add("failed");
+    if (c.key === "status" && !/^(pass|skip|approximate|not checked)/.test(text)) found.classList.add("failed");
     return found;
   }
 
@@ -145,7 +145,7 @@
   const differing = () => ["compiler", "suite", "precision", "mode", "device"].filter((key) => data.facets[facet[key]].values.length > 1 && !(key in state.facets));
   const name = (row) => [row.texts[column.model], ...differing().map((key) => value(row, key))].join(", ");
   const hover = (row) => [name(row), `speedup ${row.texts[column.speedup]}, ${row.texts[column.verdict]}, ${value(row, "status")}`,
-    ...[["compile", "compiled in", "s"], ["break_even", "break-even after", "steps"]].filter(([key]) => key in column && row.texts[column[key]] !== "-").map(([key, before, unit]) => (row.texts[column[key]] === "never" ? "never pays" : `${before} ${row.texts[column[key]]} ${unit}`))].map(charts.safe).join("<br>");
+    ...[["compilation_latency_s", "compiled in", "s"], ["break_even_steps", "break-even after", "steps"]].filter(([key]) => key in column && row.texts[column[key]] !== "-").map(([key, before, unit]) => (row.texts[column[key]] === "never" ? "never pays" : `${before} ${row.texts[column[key]]} ${unit}`))].map(charts.safe).join("<br>");
 
   const rank = (row) => data.kinds.indexOf(row.kind);
 

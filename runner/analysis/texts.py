@@ -1,0 +1,113 @@
+"""Cells of a result's table whose text is more than a number: words, and numbers with their intervals."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from harness.schema import ModelFacts, Record, Status
+from runner.analysis.comparison import CONTROL, Comparison, Judged
+from runner.analysis.digits import MISSING, share_text, significant
+from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
+from runner.labels import batch_text, plain, ran_batch, ran_case
+
+NOT_CHECKED = "not checked"
+
+
+def compiler_name(compiler: str) -> str:
+    """The compiler's name for display; the A/A control is marked."""
+    return f"{compiler} (A/A)" if compiler == CONTROL else plain(compiler)
+
+
+def verdict_text(judged: Judged, *, counts: bool) -> str:
+    """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
+    if judged.verdict is None:
+        return MISSING
+    assumed = " (tau assumed)" if isinstance(judged, Comparison) and judged.borrowed else ""
+    return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
+
+
+def millions(number: int | None) -> str:
+    return MISSING if number is None else significant(number / 1e6, 3)
+
+
+def input_text(model: ModelFacts | None) -> str:
+    """The shape of the largest input: ``8x128``."""
+    if model is None or not model.input_shapes:
+        return MISSING
+    shapes = [re.findall(r"\d+", text.rsplit("[", 1)[-1]) for text in model.input_shapes]
+    return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)))) or MISSING
+
+
+def batch_cell(comparison: Comparison) -> str:
+    """The batch that ran; a model that failed to load may not have told it."""
+    record = comparison.record
+    unknown = record.model is None and ran_batch(record) is None
+    return MISSING if unknown else batch_text(ran_case(record))
+
+
+def verdict_or_status(comparison: Comparison) -> str:
+    """The verdict, or the status if the record did not pass: for tables without a column for parity."""
+    status = comparison.record.status
+    return verdict_text(comparison, counts=True) if status.passed else status.value
+
+
+def processes_cell(comparison: Comparison) -> str:
+    """Standard deviation of the speedup between processes, and the number of processes."""
+    estimate = comparison.estimate
+    if estimate is None or (estimate.between_sd is None and estimate.assumed_sd is None):
+        return MISSING
+    if estimate.between_sd is None:
+        date = comparison.record.calibrated
+        source = f"calibrated {date}" if date else "assumed"
+        return f"{share_text(estimate.assumed_sd or 0.0)} {source}"
+    return f"{estimate.between_sd:.1%} ({estimate.processes})"
+
+
+def status_word(status: Status) -> str:
+    """A candidate whose parity was not checked did not pass a check."""
+    return NOT_CHECKED if status is Status.PASS_DUE_TO_SKIP else status.value
+
+
+def parity_word(record: Record) -> str:
+    """The status in a word, with a mark where parity was coarse."""
+    return f"{status_word(record.status)}{MARK if is_coarse(record) else ''}"
+
+
+def coarse_note(comparisons: Iterable[Comparison]) -> str:
+    """What the mark of ``parity_word`` means; "" if no comparison has it."""
+    word = f"{Status.PASS.value}{MARK}"
+    marked = any(is_coarse(comparison.record) for comparison in comparisons)
+    return f"{word}: an error of {COARSE:.0%} of some tensor's size would have passed." if marked else ""
+
+
+def parity_detail(comparison: Comparison) -> str:
+    """Of a pass, the largest error that would pass; of an approximate candidate, its error; of a localized
+    failure, the stage of the compiler and the submodule.
+
+    Both errors are RMS errors relative to the size of their tensor.
+    """
+    status, parity = comparison.record.status, comparison.record.parity
+    if parity is None:
+        return MISSING
+    if status is Status.PASS:
+        return resolution_text(parity) or MISSING
+    worst = parity.worst
+    if status is Status.APPROXIMATE and worst is not None and worst.scale > 0.0:
+        return f"off by {percent(worst.candidate_rmse / worst.scale)}"
+    if status is Status.FAIL_ACCURACY and parity.where is not None and parity.where.stage:
+        return f"{parity.where.stage} of {parity.where.module or 'the whole model'}"
+    return MISSING
+
+
+def worst_cell(comparison: Comparison) -> str:
+    """RMS error of the tensor that fails first, or is nearest to its limit, as a share of its size; beside it
+    the errors of eager and of noisy eager.
+    """
+    worst = comparison.record.parity.worst if comparison.record.parity is not None else None
+    if worst is None:
+        return MISSING
+    errors = (worst.candidate_rmse, worst.eager_rmse, worst.noisy_rmse)
+    shares = [f"{error / (worst.scale or 1.0) * 100:.2g} %" for error in errors if error is not None]
+    return f"{shares[0]} ({', '.join(shares[1:])})"
