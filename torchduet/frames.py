@@ -35,7 +35,7 @@ OF_A_RESULT = (
 """The columns of ``Result.frame()``."""
 
 
-def _declared(rows: str) -> tuple[Column, ...]:
+def _declared(rows: str) -> tuple[Column[Any], ...]:
     """A column of each line: name, unit (``-``: a count) and meaning."""
     lines = (line.split(maxsplit=2) for line in rows.strip().splitlines())
     return (*KEYS, *(Column(name, unit.strip("-"), "", meaning) for name, unit, meaning in lines))
@@ -106,7 +106,7 @@ def load(run: str | Path) -> Frames:
 def frames_of(records: Sequence[Record]) -> Frames:
     comparisons = summarize(records).comparisons
 
-    def table(declared: Sequence[Column], rows_of: Callable[[Record], Iterable[Row]]) -> pd.DataFrame:
+    def table(declared: Sequence[Column[Any]], rows_of: Callable[[Record], Iterable[Row]]) -> pd.DataFrame:
         """A row of the keys and each tuple; its values are those of the other columns, in their order."""
         import pandas as pd
 
