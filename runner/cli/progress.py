@@ -21,7 +21,7 @@ from rich.progress import (
 from harness.schema import Job, Record, Status
 from runner.analysis.digits import estimate_text
 from runner.engine import Pairs
-from runner.engine.executors import Doing, Event, JobEnded, Paused, Started, Timed, Waits
+from runner.engine.executors import Doing, Event, JobEnded, Paused, Started, Timed
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
@@ -175,11 +175,11 @@ def outcome(record: Record) -> str:
     return f"{record.candidate} {answer}, {record.status.value}{why}"
 
 
-def _phase(event: Started | Doing | Waits | Timed) -> str:
+def _phase(event: Started | Doing | Timed) -> str:
     if isinstance(event, Timed):
         return f"round {event.done}"
-    if not isinstance(event, Doing):
-        return "start" if isinstance(event, Started) else "prepared"
+    if isinstance(event, Started):
+        return "start"
     activity = event.activity
     what = f"{activity.phase} {activity.variant}".strip()
     return f"round {activity.rounds}" if activity.phase == "measure" else what

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 CHECK_S = 0.5  # a waiting job looks this often at the free memory, and whether the run was abandoned
@@ -23,174 +22,116 @@ def sessions(ahead: int) -> int:
 
 
 class State(Enum):
-    """What the job of a seat does."""
+    """What the job of a seat does. The state lasts until the next wait, or until the job has ended."""
 
-    COMES = auto()  # it has not asked to prepare yet
-    WANTS_TO_PREPARE = auto()
+    COMES = auto()  # it is to prepare, and holds no memory yet
     PREPARES = auto()
-    OPEN = auto()  # it holds memory, between two other states
-    WANTS_TO_BE_TIMED = auto()
-    TIMED = auto()
-    MUST_BE_ALONE = auto()  # it ran out of memory beside others; its workers still end
-    WANTS_TO_BE_ALONE = auto()
-    ALONE = auto()  # it prepares and is timed while no other job is open
-
-
-WAITING = {State.WANTS_TO_PREPARE, State.WANTS_TO_BE_TIMED, State.WANTS_TO_BE_ALONE}
-CLOSED = {State.COMES, State.WANTS_TO_PREPARE, State.WANTS_TO_BE_ALONE}
-SINGLE = {State.MUST_BE_ALONE, State.WANTS_TO_BE_ALONE, State.ALONE}
+    PREPARED = auto()
+    TIMED = auto()  # or it will be, after others that have this state
 
 
 @dataclass(slots=True, eq=False)
 class DeviceGate:
-    """The gate of one device. Each lane of jobs has a ``Seat``, and all seats are made before jobs start.
+    """The gate of one device. Each lane of jobs has a seat.
 
     ``room(open)``: whether the memory suffices for another job beside ``open`` others. ``check()`` is called
     while a job waits, and raises an exception to end the job.
     """
 
     ahead: int = 1
-    _: KW_ONLY
     room: Callable[[int], bool] = lambda _: True
     check: Callable[[], None] = lambda: None
-    clock: Callable[[], float] = time.monotonic
-    _seats: list[Seat] = field(init=False, default_factory=list)
-    _timing: bool = field(init=False, default=False)  # prepared jobs are timed now; no job may prepare
+    seats: list[Seat] = field(init=False, default_factory=list)
     # a thread that holds it may take it again
-    _changed: threading.Condition = field(init=False, default_factory=threading.Condition)
+    changed: threading.Condition = field(init=False, default_factory=threading.Condition)
 
-    def seat(self, number: int = 0) -> Seat:
-        """A place for one more job at a time. ``number``: of its first job."""
-        seat = Seat(self, number)
-        self._seats.append(seat)
+    def seat(self) -> Seat:
+        """A place for one job at a time."""
+        self.seats.append(seat := Seat(self))
         return seat
 
-    # -- for seats -----------------------------------------------------------------
 
-    def enter(self, seat: Seat, state: State) -> None:
-        with self._changed:
-            seat.state = state
-            if state is State.PREPARES:
-                together = [other for other in self._seats if other.state is State.PREPARES]
-                for other in together:
-                    other.beside = max(other.beside, len(together) - 1)
-            self._settle()
-            self._changed.notify_all()
-
-    def leave(self, seat: Seat) -> None:
-        with self._changed:
-            self._seats.remove(seat)
-            self._settle()
-            self._changed.notify_all()
-
-    def wait(self, seat: Seat, wanted: State, then: State) -> float:
-        """Waits for the state ``then``; returns the seconds."""
-        began = self.clock()
-        with self._changed:
-            self.enter(seat, wanted)
-            while not self._may_go_on(seat):
-                self._changed.wait(CHECK_S)
-                self.check()
-                self._settle()  # the free memory changes without notice
-            self.enter(seat, then)
-        return self.clock() - began
-
-    def open_beside(self, seat: Seat) -> int:
-        """How many other jobs may hold memory."""
-        with self._changed:
-            return sum(other.state not in CLOSED for other in self._seats if other is not seat)
-
-    # -- decisions, with the lock held ---------------------------------------------------------
-
-    def _settle(self) -> None:
-        """Begins or ends the time in which prepared jobs are timed."""
-        states = {seat.state for seat in self._seats}
-        if self._timing:
-            self._timing = bool(states & {State.WANTS_TO_BE_TIMED, State.TIMED})
-        elif State.WANTS_TO_BE_TIMED in states:
-            self._timing = states <= WAITING and not any(map(self._may_go_on, self._seats))
-
-    def _may_go_on(self, seat: Seat) -> bool:
-        if seat.state is State.WANTS_TO_BE_TIMED:
-            return self._may_be_timed(seat)
-        if seat.state is State.WANTS_TO_BE_ALONE:
-            return not self.open_beside(seat)
-        return self._may_prepare(seat)
-
-    def _may_prepare(self, seat: Seat) -> bool:
-        others = [other for other in self._seats if other is not seat]
-        if self._timing or sum(other.state is State.PREPARES for other in others) >= self.ahead:
-            return False
-        first = {State.COMES, State.WANTS_TO_PREPARE}
-        if any(o.state in SINGLE or (o.state in first and o.number < seat.number) for o in others):
-            return False
-        beside = self.open_beside(seat)
-        return not beside or self.room(beside)
-
-    def _may_be_timed(self, seat: Seat) -> bool:
-        waiting = [other for other in self._seats if other.state is State.WANTS_TO_BE_TIMED]
-        return (
-            self._timing
-            and all(other.state in WAITING for other in self._seats)
-            and seat is min(waiting, key=lambda other: other.number)
-        )
-
-
+@dataclass(slots=True, eq=False)
 class Seat:
     """The gate as one lane sees it, for one job after another.
 
-    ``beside``: the most other jobs that prepared at the same time as this job since it began.
+    ``number``: of the job. ``beside``: the most others that prepared at the same time since it began.
+    ``alone``: no other job is open when it prepares, and until the lane turns to another job.
     """
 
-    def __init__(self, gate: DeviceGate, number: int) -> None:
-        self._gate = gate
-        self.state = State.COMES
-        self.number = number  # of the job in the order in which jobs begin
-        self.beside = 0
-        self.on_waiting: Callable[[], object] = lambda: None
+    gate: DeviceGate
+    number: int = 0
+    beside: int = 0
+    state: State = State.COMES
+    alone: bool = False
 
-    def begin(self, number: int, on_waiting: Callable[[], object]) -> None:
-        """A new job. ``on_waiting`` is called when the job is prepared and begins to wait."""
-        self.number, self.on_waiting, self.beside = number, on_waiting, 0
-
-    def end_job(self) -> None:
-        """The job's workers have ended."""
-        self._gate.enter(self, State.COMES)
+    def begin(self, number: int) -> None:
+        """A job begins, or goes on after a pause. The workers of the lane's job before have ended."""
+        with self.gate.changed:
+            self.number, self.beside, self.alone = number, 0, False
+            self.enter(State.COMES)
 
     def leave(self) -> None:
         """The lane has no more jobs."""
-        self._gate.leave(self)
+        with self.gate.changed:
+            self.gate.seats.remove(self)
+            self.gate.changed.notify_all()
 
-    @contextmanager
-    def preparing(self) -> Iterator[None]:
-        """Waits until the job may start its workers and compile. Others may do the same beside it."""
-        if self.state is State.MUST_BE_ALONE:
-            self._gate.wait(self, State.WANTS_TO_BE_ALONE, State.ALONE)
-        elif self.state is not State.ALONE:
-            self._gate.wait(self, State.WANTS_TO_PREPARE, State.PREPARES)
-        try:
-            yield
-        finally:
-            self._ends(State.PREPARES)
+    def wait_to_prepare(self) -> None:
+        """Until the job may start its workers and compile. Those that it had before have ended."""
+        self._wait(State.COMES, self.may_prepare, State.PREPARES)
 
-    @contextmanager
-    def timing(self) -> Iterator[float]:
-        """Waits until nothing else runs. The value is the seconds that the job has waited."""
-        self.on_waiting()
-        alone = self.state is State.ALONE
-        waited_s = 0.0 if alone else self._gate.wait(self, State.WANTS_TO_BE_TIMED, State.TIMED)
-        try:
-            yield waited_s
-        finally:
-            self._ends(State.TIMED)
+    def wait_to_be_timed(self) -> float:
+        """Until nothing else runs; returns the seconds."""
+        return self._wait(State.PREPARED, self._may_be_timed, State.TIMED)
 
     def asks_to_be_alone(self) -> bool:
-        """Whether others hold memory or prepared beside it. Then the next ``preparing`` waits to be alone."""
-        if self.state is State.ALONE or not (self.beside or self._gate.open_beside(self)):
-            return False
-        self._gate.enter(self, State.MUST_BE_ALONE)
-        return True
+        """Whether others hold memory or prepared beside it. Then it is alone when it prepares again."""
+        with self.gate.changed:
+            crowded = not self.alone and bool(self.beside or self._open_beside())
+            self.alone = self.alone or crowded
+            return crowded
 
-    def _ends(self, state: State) -> None:
-        if self.state is state:
-            self._gate.enter(self, State.OPEN)
+    def _wait(self, wanted: State, may: Callable[[], bool], then: State) -> float:
+        began = time.monotonic()
+        with self.gate.changed:
+            self.enter(wanted)
+            while not may():  # the free memory changes without notice
+                self.gate.changed.wait(CHECK_S)
+                self.gate.check()
+            self.enter(then)
+        return time.monotonic() - began
+
+    # -- with the lock held ------------------------------------------------------------------
+
+    def enter(self, state: State) -> None:
+        self.state = state
+        together = [seat for seat in self.gate.seats if seat.state is State.PREPARES]
+        for seat in together:
+            seat.beside = max(seat.beside, len(together) - 1)
+        self.gate.changed.notify_all()
+
+    def _open_beside(self) -> int:
+        """How many other jobs may hold memory."""
+        return sum(seat.state is not State.COMES for seat in self.gate.seats if seat is not self)
+
+    def may_prepare(self) -> bool:
+        gate, beside = self.gate, self._open_beside()
+        if not beside or not self._is_first(State.COMES):
+            return self._is_first(State.COMES)
+        if any(seat.alone or seat.state is State.TIMED for seat in gate.seats):
+            return False
+        return sum(seat.state is State.PREPARES for seat in gate.seats) < gate.ahead and gate.room(beside)
+
+    def _may_be_timed(self) -> bool:
+        """Gives all jobs that are prepared their turn, when it has come."""
+        seats, waiting = self.gate.seats, (State.COMES, State.PREPARED)
+        can_begin = (seat.may_prepare() for seat in seats if seat.state is State.COMES)
+        if all(seat.state in waiting for seat in seats) and not any(can_begin):
+            for seat in seats:
+                if seat.state is State.PREPARED:
+                    seat.state = State.TIMED
+        return self.state is State.TIMED and self._is_first(State.TIMED)
+
+    def _is_first(self, state: State) -> bool:
+        return all(seat.number >= self.number for seat in self.gate.seats if seat.state is state)

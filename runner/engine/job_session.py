@@ -28,6 +28,7 @@ from harness.schema import (
     Where,
 )
 from harness.timing.measure import placement
+from harness.worker.status_page import Activity
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
@@ -202,21 +203,22 @@ class JobSession:
         """Opens, prepares and times; then the records of the candidates that did not fail before."""
         states, gate = self._candidate_states, self._context.gate
         with ExitStack() as workers:
-            with gate.preparing():
-                yield from self._open_all(workers)
-                yield from self._prepare_all()
+            gate.wait_to_prepare()
+            yield from self._open_all(workers)
+            yield from self._prepare_all()
             if self._context.stop():
                 return
             if gate.beside:
                 for state in states.values():
                     state.metrics["prepared_beside"] = gate.beside
             if self._job.protocol.performance and states:
-                with gate.timing() as waited_s:
-                    if self._context.stop():
-                        return
-                    for session in self._sessions:
-                        session.extend(waited_s)
-                    yield from self._timed()
+                self._context.doing(Activity(phase="prepared"))
+                waited_s = gate.wait_to_be_timed()
+                if self._context.stop():
+                    return
+                for session in self._sessions:
+                    session.extend(waited_s)
+                yield from self._timed()
         yield from self._passed()
 
     # -- opening and preparing ----------------------------------------------

@@ -1,130 +1,107 @@
 """``--prepare-ahead``: jobs prepare side by side, and each is timed while nothing else runs."""
 
+import collections
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness.schema import CompilerOptions, Extras, Job, Record, Status
+from harness.worker.status_page import Activity
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
-from runner.engine.executors import Event, Stop, Waits, Work
+from runner.engine.executors import Doing, Stop, Work
 from runner.engine.executors.ahead import GROWTH, LEAST_BYTES, FreeMemory, crowded, jobs_ahead
 from runner.engine.executors.local import Lanes, Tell
 from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
-from tests.factories import known, make_job, make_record
+from tests.factories import Patch, known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
 from tests.unit.test_executors import PATIENCE_S, work
 
 SHORT_S = 0.002
 GB = 10**9
+JOBS = [work(f"m{number}", "cpu", ("a",)) for number in range(40)]
+NAMES = [work.job.case.name for work in JOBS]
 
 
 class World:
-    """Made-up jobs on one device. Notes what happens, and refuses what must not."""
+    """Made-up jobs on one device, of which at most ``most`` may be open. Notes the ``faults`` of the gate.
 
-    def __init__(self, ahead: int) -> None:
-        self.ahead = ahead
+    The jobs ``large`` run out of memory beside others; ``broken`` lose their worker when they are timed.
+    """
+
+    def __init__(
+        self, ahead: int, most: int = 0, large: Sequence[str] = (), broken: Sequence[str] = ()
+    ) -> None:
+        self.ahead, self.most, self.large, self.broken = ahead, most or sessions(ahead), large, broken
         self.lock = threading.Lock()
-        self.preparing: set[str] = set()
-        self.timed: list[str] = []
-        self.timing = ""
-        self.open: set[str] = set()
-        self.most_preparing = self.most_open = 0
+        self.open: dict[str, str] = {}  # job -> what it does
         self.alone: set[str] = set()
+        self.timed: list[str] = []
         self.faults: list[str] = []
         self.random = random.Random(7)
 
     def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
         name = task.job.case.name
-        with gate.preparing(), self._prepares(name):
-            time.sleep(self.random.random() * SHORT_S)
-        if self.wants_to_be_alone(name) and gate.asks_to_be_alone():
-            self._closes(name)
-            with gate.preparing(), self._prepares(name):
-                if self.open != {name}:
-                    self.faults.append(f"{name} is not alone: {self.open}")
+        self.prepares(name, gate)
+        if name in self.large and gate.asks_to_be_alone():
+            self.does(name, "ends")
             self.alone.add(name)
-        with gate.timing():
-            if not stop():
-                self._times(name)
-        self._closes(name)
+            self.prepares(name, gate)
+        self.is_timed(name, gate)
+        if name in self.broken:
+            self.does(name, "ends")
+            self.prepares(name, gate)
+            self.is_timed(name, gate)
+        self.does(name, "ends")
         yield Record(job=task.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
 
-    def wants_to_be_alone(self, name: str) -> bool:
-        return False
+    def prepares(self, name: str, gate: Seat) -> None:
+        gate.wait_to_prepare()
+        self.does(name, "prepares")
+        time.sleep(self.random.random() * SHORT_S)
+        self.does(name, "waits")
 
-    @contextmanager
-    def _prepares(self, name: str) -> Iterator[None]:
-        with self.lock:
-            self.preparing.add(name)
-            self.open.add(name)
-            self.most_preparing = max(self.most_preparing, len(self.preparing))
-            self.most_open = max(self.most_open, len(self.open))
-            if self.timing:
-                self.faults.append(f"{name} prepares while {self.timing} is timed")
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.preparing.discard(name)
-
-    def _times(self, name: str) -> None:
-        with self.lock:
-            if self.preparing or self.timing:
-                self.faults.append(f"{name} is timed beside {self.preparing or self.timing}")
-            self.timing = name
-            self.timed.append(name)
+    def is_timed(self, name: str, gate: Seat) -> None:
+        gate.wait_to_be_timed()
+        self.timed.append(name)
+        self.does(name, "is timed")
         time.sleep(SHORT_S / 4)
+
+    def does(self, name: str, what: str) -> None:
         with self.lock:
-            self.timing = ""
+            self.open[name] = what
+            if what == "ends":
+                del self.open[name]
+            count = collections.Counter(self.open.values())
+            beside_timed = count["is timed"] and (count["is timed"] > 1 or count["prepares"])
+            beside_alone = len(self.open) > 1 and self.alone & self.open.keys()
+            if beside_timed or beside_alone or len(self.open) > self.most or count["prepares"] > self.ahead:
+                self.faults.append(f"{name} {what}: {self.open}")
 
-    def _closes(self, name: str) -> None:
-        with self.lock:
-            self.open.discard(name)
-
-    def run(
-        self, jobs: Sequence[Work], stop: Stop = lambda: False, room: Callable[[int], bool] = lambda _: True
-    ) -> list[Event]:
-        return list(Lanes(self.measure, stop, ahead=self.ahead, room=room).run([jobs]))
-
-
-def records(events: Sequence[Event]) -> list[Record]:
-    return [event for event in events if isinstance(event, Record)]
-
-
-JOBS = [work(f"m{number}", "cpu", ("a",)) for number in range(40)]
-NAMES = [work.job.case.name for work in JOBS]
-
-
-@pytest.fixture
-def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the jobs in the order in which they began to prepare."""
-    numbers: list[int] = []
-    enter = DeviceGate.enter
-
-    def noting(gate: DeviceGate, seat: Seat, state: State) -> None:
-        if state is State.PREPARES:
-            numbers.append(seat.number)
-        enter(gate, seat, state)
-
-    monkeypatch.setattr(DeviceGate, "enter", noting)
-    return numbers
+    def run(self, jobs: Sequence[Work], room: Callable[[int], bool] = lambda _: True) -> list[Record]:
+        events = Lanes(self.measure, lambda: False, ahead=self.ahead, room=room).run([jobs])
+        return [event for event in events if isinstance(event, Record)]
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 4, 8])
-def test_every_job_is_timed_once_in_order_while_nothing_else_runs(began: list[int], ahead: int) -> None:
+def test_every_job_is_timed_once_in_order_while_nothing_else_runs(monkeypatch: Patch, ahead: int) -> None:
+    began: list[int] = []
+    enter = Seat.enter
+
+    def noting(seat: Seat, state: State) -> None:
+        began.extend([seat.number] * (state is State.PREPARES))
+        enter(seat, state)
+
+    monkeypatch.setattr(Seat, "enter", noting)
     world = World(ahead)
-    run_records = records(world.run(JOBS))
+    records = world.run(JOBS)
     assert (world.faults, began) == ([], [*range(len(JOBS))])
-    assert world.timed == NAMES == sorted((r.job.case.name for r in run_records), key=NAMES.index)
-    assert world.most_preparing <= ahead
-    assert world.most_open <= sessions(ahead)
+    assert world.timed == NAMES == sorted((r.job.case.name for r in records), key=NAMES.index)
 
 
 def test_without_the_gate_jobs_are_timed_beside_others() -> None:
@@ -141,64 +118,71 @@ def test_several_jobs_prepare_at_once_and_know_it() -> None:
     both = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Meeting(World):
-        def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-            with gate.preparing():
-                both.wait()
-            with gate.timing():
-                pass
-            yield Record(job=task.job, candidate="a", status=Status.PASS, metrics={"beside": gate.beside})
+        def prepares(self, name: str, gate: Seat) -> None:
+            super().prepares(name, gate)
+            both.wait()
 
-    run_records = records(Meeting(2).run(JOBS[:8]))
-    assert [record.metrics["beside"] for record in run_records] == [1] * 8
+    assert [record.metrics["beside"] for record in Meeting(2).run(JOBS[:8])] == [1] * 8
 
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_memory_limits_how_many_are_open(most: int) -> None:
-    world = World(4)
+    world = World(4, most)
     world.run(JOBS, room=lambda opened: opened < most)
-    assert world.faults == []
-    assert world.most_open <= most
-    assert len(world.timed) == len(JOBS)
+    assert (world.faults, len(world.timed)) == ([], len(JOBS))
 
 
-def test_a_job_that_ran_out_of_memory_beside_others_has_the_device_for_itself() -> None:
-    class Large(World):
-        def wants_to_be_alone(self, name: str) -> bool:
-            return name in {"m1", "m2", "m9", "m30"}
-
-    world = Large(3)
+def test_a_job_that_ran_out_of_memory_or_was_lost_waits_again_and_the_first_has_the_device_for_itself() -> (
+    None
+):
+    world = World(3, large=("m1", "m2", "m9", "m30"), broken=("m0", "m2", "m17", "m39"))
     world.run(JOBS)
-    assert world.faults == []
     assert world.alone  # those that had others beside them
-    assert len(world.timed) == len(JOBS)
+    assert (world.faults, sorted(world.timed)) == ([], sorted([*NAMES, *world.broken]))
 
 
 def test_a_neighbor_that_has_ended_since_counts_too() -> None:
     """It may have held the memory for which this job was killed."""
     gate = DeviceGate(ahead=2)
-    first, second = gate.seat(), gate.seat(1)
-    for seat in (first, second):
-        gate.enter(seat, State.PREPARES)
-    second.end_job()
-    assert first.asks_to_be_alone()
+    first, second, third = seats = [gate.seat() for _ in range(3)]
+    for seat in seats[:2]:
+        seat.wait_to_prepare()
+    second.leave()
+    assert (first.asks_to_be_alone(), first.asks_to_be_alone()) == (True, False)
+    first.wait_to_prepare()
+    assert not third.may_prepare()
+    first.begin(3)  # another job
+    third.wait_to_prepare()
+    assert first.may_prepare()
     assert not DeviceGate(ahead=2).seat().asks_to_be_alone()
+
+
+def test_no_job_is_timed_while_another_can_begin() -> None:
+    gate = DeviceGate(2)
+    first, second = gate.seat(), gate.seat()
+    ends = [second.wait_to_prepare, second.leave]
+    gate.check = lambda: ends.pop(0)()
+    second.begin(1)
+    first.wait_to_prepare()
+    # the seconds of two looks: at one that can begin, and at one that prepares
+    assert 1.8 * CHECK_S < first.wait_to_be_timed() < PATIENCE_S
+    assert not ends
 
 
 def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
     abandoned = threading.Event()
 
     def measure(task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        with gate.preparing():
-            pass
+        gate.wait_to_prepare()
         if task.job.case.name == "m1":
             abandoned.wait(PATIENCE_S)  # so m0 can never be timed
-        with gate.timing():
-            pass
+        tell(Doing(job=task.job, activity=Activity(phase="prepared")))
+        gate.wait_to_be_timed()
         yield Record(job=task.job, candidate="a", status=Status.PASS)
 
     before = threading.active_count()
     running = Lanes(measure, lambda: False, abandoned, ahead=2).run([JOBS[:2]])
-    while not isinstance(next(running), Waits):
+    while not isinstance(next(running), Doing):
         pass
     running.close()
     assert threading.active_count() == before
@@ -206,66 +190,36 @@ def test_an_abandoned_run_ends_the_jobs_that_wait() -> None:
 
 def test_an_error_in_a_job_does_not_leave_the_others_waiting() -> None:
     class Broken(World):
-        def _times(self, name: str) -> None:
+        def is_timed(self, name: str, gate: Seat) -> None:
             raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
         Broken(3).run(JOBS)
 
 
-def test_a_clock_tells_how_long_a_job_waited() -> None:
-    now = [0.0]
-    gate = DeviceGate(2, clock=lambda: now[0])
-    first, second = gate.seat(), gate.seat()
-    prepared = threading.Event()
-
-    def prepare_and_leave() -> None:
-        with second.preparing():
-            prepared.set()
-            while first.state is not State.WANTS_TO_BE_TIMED:
-                time.sleep(0.001)
-            now[0] = 5.0
-        second.leave()
-
-    first.begin(0, lambda: None)
-    with first.preparing():
-        other = threading.Thread(target=prepare_and_leave)
-        other.start()
-        prepared.wait(PATIENCE_S)
-    with first.timing() as waited_s:
-        assert waited_s == 5.0
-    other.join()
-
-
 def test_jobs_that_wait_leave_the_processor_to_the_job_that_is_timed() -> None:
     """They once woke each other without end."""
-    looks = [0]
-    long_s = 3 * CHECK_S
-
-    def look() -> None:
-        looks[0] += 1
-
-    gate = DeviceGate(3, check=look)
+    looks: list[float] = []
+    gate = DeviceGate(3, check=lambda: looks.append(time.monotonic()))
     seats = [gate.seat() for _ in range(4)]
 
     def job(seat: Seat) -> None:
-        with seat.preparing():
-            pass
-        with seat.timing():
-            if seat is seats[0]:
-                time.sleep(long_s)
+        seat.wait_to_prepare()
+        seat.wait_to_be_timed()
+        if seat is seats[0]:
+            time.sleep(3 * CHECK_S)
         seat.leave()
 
     began = time.monotonic()
     threads = [threading.Thread(target=job, args=(seat,)) for seat in seats]
     for number, (seat, thread) in enumerate(zip(seats, threads, strict=True)):
-        seat.number = number
+        seat.begin(number)
         thread.start()
     for thread in threads:
         thread.join()
     a_seat = (time.monotonic() - began) / CHECK_S + 1
-    others = 3 * len(seats)  # wakes by the others' changes
-    assert looks[0] <= len(seats) * (a_seat + others)
+    others = 4 * len(seats)  # wakes by the others' changes
+    assert len(looks) <= len(seats) * (a_seat + others)
 
 
 def test_free_memory_is_judged_by_what_jobs_took() -> None:
@@ -327,25 +281,19 @@ class Noting(Seat):
     """A gate that notes when the job passes it. Others are open the first ``crowded`` times."""
 
     def __init__(self, script: Script, beside: int = 2, crowded: int = 0) -> None:
-        super().__init__(DeviceGate(), 0)
+        super().__init__(DeviceGate(), beside=beside)
         self.script = script
-        self.beside = beside
         self.crowded = crowded
 
     def note(self, text: str) -> None:
         self.script.calls.append((self.script.sessions, text))
 
-    @contextmanager
-    def preparing(self) -> Iterator[None]:
+    def wait_to_prepare(self) -> None:
         self.note("prepares")
-        yield
-        self.note("is prepared")
 
-    @contextmanager
-    def timing(self) -> Iterator[float]:
+    def wait_to_be_timed(self) -> float:
         self.note("is timed")
-        yield 1000.0
-        self.note("was timed")
+        return 1000.0
 
     def asks_to_be_alone(self) -> bool:
         self.crowded -= 1
@@ -356,10 +304,8 @@ def test_a_job_passes_the_gate_before_it_compiles_and_before_it_is_timed() -> No
     script = Script()
     run_records = run(script, gate=Noting(script), timeout_s=500.0)
     calls = [call for _, call in script.calls]
-    assert calls[0] == "prepares"
-    assert calls.index("is prepared") == 1 + max(i for i, call in enumerate(calls) if "prepare " in call)
-    assert calls[calls.index("is prepared") + 1 :][:2] == ["is timed", "warm_up"]
-    assert calls[-2:] == ["conclude", "was timed"]
+    gates = "prepares, open, prepare a, prepare c, prepare b, is timed, warm_up, measure, finish, conclude"
+    assert ", ".join(calls) == gates
     assert [record.metrics["prepared_beside"] for record in run_records] == [2, 2, 2]
     deadlines = {name: end for name, end, _ in script.deadlines}
     # waiting for other jobs does not use up --timeout

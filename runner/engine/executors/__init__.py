@@ -35,10 +35,6 @@ class Started(JobEvent):
     """The job's first worker is about to start."""
 
 
-class Waits(JobEvent):
-    """The job is prepared, and waits until it may be timed alone."""
-
-
 class Paused(JobEvent):
     """Other jobs go on before the next process of this job."""
 
@@ -49,7 +45,7 @@ class JobEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing(JobEvent):
-    """The current activity of the job's worker."""
+    """The current activity of the job's worker. ``prepared``: the job waits until it may be timed alone."""
 
     activity: Activity
 
@@ -62,7 +58,7 @@ class Timed(JobEvent):
     pairs: Pairs
 
 
-Event = Started | Doing | Waits | Timed | Paused | Record | JobEnded
+Event = Started | Doing | Timed | Paused | Record | JobEnded
 Events = Generator[Event, None, None]
 
 

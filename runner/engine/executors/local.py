@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from runner.engine.executors import (
     Started,
     Stop,
     Timed,
-    Waits,
     Work,
     grouped,
 )
@@ -52,15 +51,6 @@ JobRecords = Callable[[Work, Tell, Stop, Seat], Iterator[Record | Pause]]
 PAUSED = 8
 """A lane continues a paused job after so many others. More would spread its processes over more of the run;
 if the run is killed, the processes of paused jobs are lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """A job of a lane."""
-
-    number: int
-    work: Work
-    steps: Generator[Record | Pause, None, None]
 
 
 @dataclass(slots=True, eq=False)
@@ -114,24 +104,28 @@ class Lanes:
         return self.stop() or self._failed.is_set()
 
     def _threads(self, work: Sequence[Work]) -> list[threading.Thread]:
-        gate = DeviceGate(self.ahead, room=self.room, check=self._check)
-        waiting = deque(enumerate(work))
-        firsts = [waiting.popleft() for _ in range(min(sessions(self.ahead), len(work)))]
-        # every seat has its first job before any begins, so that they begin in order
-        seats = [gate.seat(number) for number, _ in firsts]
-        return [
-            threading.Thread(target=self._lane, args=(_rest(first, waiting), seat))
-            for first, seat in zip(firsts, seats, strict=True)
-        ]
+        gate, jobs = DeviceGate(self.ahead, room=self.room, check=self._check), enumerate(work)
+        seats = [gate.seat() for _ in range(min(sessions(self.ahead), len(work)))]
+        return [threading.Thread(target=self._lane, args=(jobs, seat)) for seat in seats]
 
     def _lane(self, jobs: Iterator[tuple[int, Work]], seat: Seat) -> None:
         error: BaseException | None = None
-        paused: deque[_Begun] = deque()
+        paused: deque[tuple[int, Generator[Pause, None, None]]] = deque()
         try:
             with ExitStack() as begun:  # closes the jobs: their workers end before their lane
-                while (job := self._next(jobs, paused, seat, begun)) is not None:
-                    if self._goes_on(job, seat):
-                        paused.append(job)
+                while True:
+                    with seat.gate.changed:  # so that jobs begin in order
+                        if len(paused) < PAUSED and not self._stopped() and (item := next(jobs, None)):
+                            number, work = item
+                            self._tell(Started(job=work.job))
+                            job = begun.enter_context(closing(self._job(work, seat)))
+                        elif paused:  # after ``stop()``, these only give their records
+                            number, job = paused.popleft()
+                        else:
+                            break
+                        seat.begin(number)
+                    if next(job, None) is not None:
+                        paused.append((number, job))
         except Abandoned:
             pass
         except BaseException as caught:  # raised again in the caller's thread
@@ -140,31 +134,16 @@ class Lanes:
         seat.leave()
         self._mail.put(error)
 
-    def _next(
-        self, jobs: Iterator[tuple[int, Work]], paused: deque[_Begun], seat: Seat, begun: ExitStack
-    ) -> _Begun | None:
-        """The job that the lane turns to. After ``stop()``, paused jobs only give their records."""
-        item = next(jobs, None) if len(paused) < PAUSED and not self._stopped() else None
-        if item is None:
-            return paused.popleft() if paused else None
-        number, work = item
-        self._tell(Started(job=work.job))
-        steps = _generator(self.records(work, self._tell, self._stopped, seat))
-        return _Begun(number=number, work=work, steps=begun.enter_context(closing(steps)))
-
-    def _goes_on(self, job: _Begun, seat: Seat) -> bool:
-        """Measures the job until its next pause, or its end; whether it has paused."""
-        seat.begin(job.number, lambda: self._tell(Waits(job=job.work.job)))
-        try:
-            for step in job.steps:
+    def _job(self, work: Work, seat: Seat) -> Generator[Pause, None, None]:
+        """Measures a job. Yields its pauses, and tells everything else."""
+        with closing(_generator(self.records(work, self._tell, self._stopped, seat))) as steps:
+            for step in steps:
                 if isinstance(step, Pause):
-                    self._tell(Paused(job=job.work.job))
-                    return True
-                self._deliver(step)
-        finally:
-            seat.end_job()
-        self._tell(JobEnded(job=job.work.job))
-        return False
+                    self._tell(Paused(job=work.job))
+                    yield step
+                else:
+                    self._deliver(step)
+        self._tell(JobEnded(job=work.job))
 
     def _check(self) -> None:
         if self.abandoned.is_set():
@@ -256,14 +235,6 @@ def _distance(core: tuple[int, ...], device: str, near: Mapping[str, frozenset[i
     """0: next to the device; 1: next to none; 2: next to another one."""
     others = (cpus for other, cpus in near.items() if other != device and cpus != near[device])
     return 0 if core[0] in near[device] else 2 if any(core[0] in cpus for cpus in others) else 1
-
-
-def _rest(first: tuple[int, Work], waiting: deque[tuple[int, Work]]) -> Iterator[tuple[int, Work]]:
-    """The jobs of one lane: its first, then the next that no other lane has taken."""
-    yield first
-    with suppress(IndexError):
-        while True:
-            yield waiting.popleft()
 
 
 def _generator(steps: Iterator[Record | Pause]) -> Generator[Record | Pause, None, None]:
