@@ -39,7 +39,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness.declared import COMPILATION, Average, Column, Declared, Metric, joined
+from harness.declared import COMPILATION, Average, Column, Declared, Metric, Seen, joined
 from harness.failures import line_of
 from harness.loading.toml_file import read_toml
 from harness.schema import BASELINE, WHOLE, Extras, Job, Scalar
@@ -151,19 +151,25 @@ def of_eager_step(ended: Ended, modules: Sequence[tuple[str, ModuleType]]) -> di
     return numbers
 
 
-def declared_beside(file: str) -> tuple[Metric, ...]:
-    """The metrics of the TOML file beside this module's ``file``: a row each, without ``derive``."""
+def declared_beside(file: str, **derive: Callable[[Seen], Scalar]) -> tuple[Metric, ...]:
+    """The metrics of the TOML file beside this module's ``file``: a row each, or one for several in a row.
+
+    A row has the fields of ``harness.declared.Metric``. ``derive``: of the metrics that are not stored.
+    """
     return tuple(
         Metric(
             name,
             **{
+                "unit": "",
                 **fields,
                 "sides": tuple(fields.get("sides", ())),
                 "columns": tuple(Column(**column) for column in fields.get("columns", ())),
                 "average": Average(**fields["average"]) if "average" in fields else None,
+                "derive": derive.get(name),
             },
         )
-        for name, fields in read_toml(Path(file).with_suffix(".toml")).items()
+        for names, fields in read_toml(Path(file).with_suffix(".toml")).items()
+        for name in names.split()
     )
 
 

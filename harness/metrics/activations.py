@@ -9,22 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from harness.declared import MEMORY, Metric
-from harness.metrics import Ended
+from harness.metrics import Ended, declared_beside
 from harness.schema import BASELINE, Mode, Scalar
 
 if TYPE_CHECKING:
     import torch
 
 WHEN = "eager"
-METRICS = (
-    Metric(
-        "saved_activation_bytes",
-        "bytes",
-        "memory that eager's forward keeps for its backward, without weights and inputs; training only",
-        group=MEMORY,
-    ),
-)
+METRICS = declared_beside(__file__)
 
 
 @contextmanager

@@ -7,9 +7,9 @@ that reads a value of the device, or has more kernels than the device's queue (a
 
 from __future__ import annotations
 
-from harness.declared import CANDIDATE, EAGER, SIDES, WORK, Column, Metric, Seen
+from harness.declared import Seen
 from harness.devices import of
-from harness.metrics import ByVariant, Ended
+from harness.metrics import ByVariant, Ended, declared_beside
 from harness.timing.first_calls import timed
 
 WHEN = "end"
@@ -22,21 +22,7 @@ def _launch_bound(seen: Seen) -> float | None:
     return max(0.0, 1 - busy_s / step_s) if busy_s is not None and step_s else None
 
 
-METRICS = (
-    Metric("device_s", "s", "time that the device works in one step, by its own events", sides=SIDES),
-    Metric(
-        "launch_bound",
-        "share",
-        "share of a step in which the device waits for the host",
-        sides=SIDES,
-        derive=_launch_bound,
-        group=WORK,
-        columns=(
-            Column("eager\nlaunches", EAGER),
-            Column("launches", CANDIDATE),
-        ),
-    ),
-)
+METRICS = declared_beside(__file__, launch_bound=_launch_bound)
 
 
 def measure(ended: Ended) -> ByVariant:

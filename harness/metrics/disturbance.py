@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from harness.declared import NOISE, Metric, Seen, finite, ratio
+from harness.declared import Seen, finite, ratio
 from harness.devices import of
 from harness.hardware.cpus import text_of
 from harness.metrics import declared_beside
@@ -38,29 +38,11 @@ def _share(seen: Seen, name: str, cpus: float | None = 1.0) -> float | None:
 
 
 WHEN = "rounds"
-METRICS = (
-    *declared_beside(__file__),
-    Metric(
-        "stolen_share",
-        "share",
-        "stolen time as a share of the time of all CPUs during the rounds",
-        derive=lambda seen: _share(seen, "stolen_cpu_s", finite(seen.environment.get("cpu_count"))),
-        group=NOISE,
-    ),
-    Metric(
-        "involuntary_switches_per_s",
-        "1/s",
-        "involuntary switches in each second of the rounds",
-        derive=lambda seen: _share(seen, "involuntary_switches"),
-        group=NOISE,
-    ),
-    Metric(
-        "throttled_share",
-        "share",
-        "share of the rounds in which a CPU quota stopped the worker",
-        derive=lambda seen: _share(seen, "throttled_s"),
-        group=NOISE,
-    ),
+METRICS = declared_beside(
+    __file__,
+    stolen_share=lambda seen: _share(seen, "stolen_cpu_s", finite(seen.environment.get("cpu_count"))),
+    involuntary_switches_per_s=lambda seen: _share(seen, "involuntary_switches"),
+    throttled_share=lambda seen: _share(seen, "throttled_s"),
 )
 STOLEN = 8  # column of the line "cpu" in /proc/stat
 THROTTLED = (  # file, key, units per second: cgroup version 2, then 1

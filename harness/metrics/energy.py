@@ -10,23 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from harness.declared import SIDES, WORK, Metric
 from harness.hardware.nvml import gpu_of
-from harness.metrics import ByVariant, Ended
+from harness.metrics import ByVariant, Ended, declared_beside
 from harness.timing.first_calls import timed
 from harness.timing.measure import stream_of
 
 WHEN, WANTED = "end", ("energy",)
-METRICS = (
-    Metric("energy_per_step_j", "J", "energy of one step (`--energy`)", sides=SIDES),
-    Metric(
-        "energy_ratio",
-        "ratio",
-        "eager's energy / the candidate's; above 1, the candidate uses less",
-        derive=lambda seen: seen.eager_over_candidate("energy_per_step_j"),
-        group=WORK,
-    ),
-)
+METRICS = declared_beside(__file__, energy_ratio=lambda seen: seen.eager_over_candidate("energy_per_step_j"))
 LASTING_S = 5.0
 
 

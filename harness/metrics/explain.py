@@ -9,30 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness import counters
-from harness.declared import COMPILATION, Metric
+from harness.metrics import declared_beside
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
     import torch
 
 WHEN = "compile"
-_text = partial(Metric, unit="text", group=COMPILATION)
-METRICS = (
-    _text(
-        "graph_break_reasons",
-        meaning="why graphs broke, with the line of code (--explain)",
-        explains="graph breaks",
-    ),
-    _text(
-        "recompile_reasons",
-        meaning="why graphs were compiled again (--explain)",
-        explains="recompilations",
-    ),
-)
+METRICS = declared_beside(__file__)
 WANTED = ("explain",)
 MOST = 20
 JUMP = "generic_jump "

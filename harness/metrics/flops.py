@@ -17,32 +17,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from harness.declared import CANDIDATE, EAGER, SIDES, TERA, WORK, Column, Metric
-from harness.metrics import Ended
+from harness.declared import TERA
+from harness.metrics import Ended, declared_beside
 from harness.schema import Scalar
 
 WHEN = "eager"
-METRICS = (
-    Metric(
-        "flops_per_step",
-        "FLOP",
-        "floating point operations of one eager step: products, convolutions and attention; without any, "
-        "elementwise operations and sums",
-        group=WORK,
-    ),
-    Metric(
-        "tflop_per_s",
-        "TFLOP/s",
-        "floating point operations per second, from the median step",
-        sides=SIDES,
-        derive=lambda seen: seen.per_s("flops_per_step", TERA),
-        group=WORK,
-        columns=(
-            Column("eager\nTFLOP/s", EAGER, drop=20, operations_only=True),
-            Column("TFLOP/s", CANDIDATE, drop=14, operations_only=True),
-        ),
-    ),
-)
+METRICS = declared_beside(__file__, tflop_per_s=lambda seen: seen.per_s("flops_per_step", TERA))
 
 
 @contextmanager

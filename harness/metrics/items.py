@@ -11,31 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.declared import SIDES, WORK, Metric
-from harness.metrics import ByVariant, Ended
+from harness.metrics import ByVariant, Ended, declared_beside
 from harness.schema import BASELINE, WHOLE
 
 if TYPE_CHECKING:
     import torch
 
 WHEN = "end"
-METRICS = (
-    Metric("items_per_step", "", "tokens, images or samples of one step"),
-    Metric("item", "text", "the unit of *items_per_s*: tokens, new tokens, images or samples", group=WORK),
-    Metric(
-        "items_per_s",
-        "1/s",
-        "items per second, from the median step",
-        sides=SIDES,
-        derive=lambda seen: seen.per_s("items_per_step"),
-        group=WORK,
-    ),
-    Metric(
-        "batches_per_step",
-        "text",
-        "the batch sizes of one step; several with --dynamic-shapes or --dynamic-batch-only",
-    ),
-)
+METRICS = declared_beside(__file__, items_per_s=lambda seen: seen.per_s("items_per_step"))
 
 
 def measure(ended: Ended) -> ByVariant:

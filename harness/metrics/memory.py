@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.declared import MEMORY, SIDES, Average, Column, Metric
 from harness.devices import of
+from harness.metrics import declared_beside
 from harness.schema import Scalar
 
 if TYPE_CHECKING:
@@ -25,31 +25,7 @@ if TYPE_CHECKING:
     from harness.timing.step import Variant
 
 WHEN = "step"
-METRICS = (
-    Metric(
-        "peak_memory_bytes",
-        "bytes",
-        "peak memory: *persistent_bytes*, CUDA graphs, and what one step allocates",
-        sides=SIDES,
-        group=MEMORY,
-    ),
-    Metric(
-        "persistent_bytes",
-        "bytes",
-        "weights, buffers, inputs, target and the optimizer's state of the variant",
-        sides=SIDES,
-        group=MEMORY,
-    ),
-    Metric(
-        "memory_ratio",
-        "ratio",
-        "eager's peak / the candidate's; above 1, the candidate uses less",
-        derive=lambda seen: seen.eager_over_candidate("peak_memory_bytes"),
-        group=MEMORY,
-        columns=(Column("memory\nratio", drop=25),),
-        average=Average(heading="memory ratio", key="memory"),
-    ),
-)
+METRICS = declared_beside(__file__, memory_ratio=lambda seen: seen.eager_over_candidate("peak_memory_bytes"))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.declared import CANDIDATE, GIGA, SIDES, TERA, WORK, Column, Metric, Seen, ratio
+from harness.declared import GIGA, TERA, Seen, ratio
 from harness.devices import of
 from harness.hardware.peaks import data_sheet_peak, processor_peak
 from harness.metrics import ByVariant, Ended, declared_beside
@@ -41,67 +41,16 @@ def _roof(seen: Seen) -> float | None:
 WHEN = "end"
 PROMISED, MEASURED = "data_sheet_peak_flop_per_s", "measured_peak_flop_per_s"
 BANDWIDTH = "measured_bandwidth_bytes_per_s"
-_work = partial(Metric, group=WORK)
-METRICS = (
-    *declared_beside(__file__),
-    _work(
-        "measured_peak_tflop_per_s",
-        "TFLOP/s",
-        "the measured peak: the best of all records of the device",
-        derive=lambda seen: ratio(seen.best.get(MEASURED), TERA),
-    ),
-    _work(
-        "measured_bandwidth_gb_per_s",
-        "GB/s",
-        "the measured bandwidth: the best of all records of the device",
-        derive=lambda seen: ratio(seen.best.get(BANDWIDTH), GIGA),
-    ),
-    _work(
-        "share_of_data_sheet",
-        "share",
-        "share of the data sheet's peak (MFU)",
-        sides=SIDES,
-        derive=lambda seen: seen.share("flops_per_step", seen.number(PROMISED)),
-    ),
-    _work(
-        "share_of_measured",
-        "share",
-        "share of the measured peak (MFU); not for eager if it runs in another precision",
-        sides=SIDES,
-        derive=lambda seen: seen.share("flops_per_step", seen.best.get(MEASURED)),
-        columns=(Column("MFU\nmeasured", CANDIDATE, drop=18, operations_only=True),),
-    ),
-    _work(
-        "share_of_bandwidth",
-        "share",
-        "share of the measured bandwidth; above 1 if the data fits into caches",
-        sides=SIDES,
-        derive=lambda seen: seen.share("bytes_per_step", seen.best.get(BANDWIDTH)),
-    ),
-    _work(
-        "flop_per_byte",
-        "FLOP/byte",
-        "FLOPs per byte of eager's operations, without fusion: the step's place on the roofline",
-        derive=_intensity,
-    ),
-    _work(
-        "roof_tflop_per_s",
-        "TFLOP/s",
-        "the roofline of the step: the lower of measured peak and measured bandwidth x flop_per_byte",
-        derive=lambda seen: ratio(_roof(seen), TERA),
-    ),
-    _work(
-        "share_of_roof",
-        "share",
-        "share of the roofline; may exceed 1, because fused code moves fewer bytes",
-        sides=SIDES,
-        derive=lambda seen: seen.share("flops_per_step", _roof(seen)),
-        columns=(
-            Column(
-                "of\nroof", CANDIDATE, drop=15, or_else="candidate_share_of_bandwidth", operations_only=True
-            ),
-        ),
-    ),
+METRICS = declared_beside(
+    __file__,
+    measured_peak_tflop_per_s=lambda seen: ratio(seen.best.get(MEASURED), TERA),
+    measured_bandwidth_gb_per_s=lambda seen: ratio(seen.best.get(BANDWIDTH), GIGA),
+    share_of_data_sheet=lambda seen: seen.share("flops_per_step", seen.number(PROMISED)),
+    share_of_measured=lambda seen: seen.share("flops_per_step", seen.best.get(MEASURED)),
+    share_of_bandwidth=lambda seen: seen.share("bytes_per_step", seen.best.get(BANDWIDTH)),
+    flop_per_byte=_intensity,
+    roof_tflop_per_s=lambda seen: ratio(_roof(seen), TERA),
+    share_of_roof=lambda seen: seen.share("flops_per_step", _roof(seen)),
 )
 PEAK_S, BANDWIDTH_S = 0.1, 0.15
 SIZES, SIZES_ACCELERATED = (256, 512, 1024, 2048), (4096, 8192)

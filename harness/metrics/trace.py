@@ -19,10 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.declared import CANDIDATE, SIDES, Metric
 from harness.devices import of
 from harness.failures import line_of
-from harness.metrics import ByVariant, Ended
+from harness.metrics import ByVariant, Ended, declared_beside
 from harness.schema import BASELINE
 
 if TYPE_CHECKING:
@@ -31,21 +30,7 @@ if TYPE_CHECKING:
     from harness.timing.step import Variant
 
 WHEN = "end"
-METRICS = (
-    Metric(
-        "kernel_changes",
-        "text",
-        "kernels whose time changed most (--explain)",
-        sides=(CANDIDATE,),
-        explains="time of one step by kernel, eager -> compiled, the largest changes first",
-    ),
-    Metric(
-        "step_events",
-        "text",
-        "ms of one step by event, as JSON; `step` is all of it (--explain)",
-        sides=SIDES,
-    ),
-)
+METRICS = declared_beside(__file__)
 WANTED = ("explain", "profiler_trace")
 FEWEST, MOST, LIMIT_S = 3, 10, 1.0  # steps, and the seconds after which no further step begins
 SHOWN = 10

@@ -12,31 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from harness.declared import CANDIDATE, EAGER, GIGA, SIDES, WORK, Column, Metric
-from harness.metrics import Ended
+from harness.declared import GIGA
+from harness.metrics import Ended, declared_beside
 from harness.schema import Scalar
 
 WHEN = "eager"
-METRICS = (
-    Metric(
-        "bytes_per_step",
-        "bytes",
-        "bytes that eager's operations read and write, without fusion; 0 if all are views",
-        group=WORK,
-    ),
-    Metric(
-        "gb_per_s",
-        "GB/s",
-        "eager's bytes / the time of the median step; eager's bytes for the candidate, too",
-        sides=SIDES,
-        derive=lambda seen: seen.per_s("bytes_per_step", GIGA),
-        group=WORK,
-        columns=(
-            Column("eager\nGB/s", EAGER, drop=19, operations_only=True),
-            Column("GB/s", CANDIDATE, drop=13, operations_only=True),
-        ),
-    ),
-)
+METRICS = declared_beside(__file__, gb_per_s=lambda seen: seen.per_s("bytes_per_step", GIGA))
 
 
 @contextmanager
