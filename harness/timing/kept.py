@@ -10,7 +10,7 @@ import copy
 import pickle
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -34,21 +34,21 @@ class Kept:
         given = (tensor for _, tensor in named_tensors(program.given(), "given"))
         self._seen = set(map(id, (*tensors, *given)))  # which are put back elsewhere
         self.names = names
-        self._parts = {f"{path}." if path else "": part for path, part in program.module.named_modules()}
+        self._parts: dict[str, torch.nn.Module] = dict(program.module.named_modules())
         self._attributes = self._present()
         self._contents: list[tuple[str, Access, Any]] = []
         self._others = dict[str, Any]()  # copies of what has no access
-        for name, value in self._attributes.items():
+        inputs = {"the inputs": [*program.given()]} if names is None or "the inputs" in names else {}
+        for name, value in {**self._attributes, **inputs}.items():
             self._save(name, value)
-        if names is None or "the inputs" in names:
-            self._save("the inputs", [*program.given()])
 
     def _present(self) -> dict[str, Any]:
         return {
-            f"{prefix}{key}": value
-            for prefix, part in self._parts.items()
+            name: value
+            for path, part in self._parts.items()
             for key, value in vars(part).items()
-            if key not in REGISTERED and (self.names is None or f"{prefix}{key}" in self.names)
+            for name in (f"{path}.{key}" if path else key,)
+            if key not in REGISTERED and (self.names is None or name in self.names)
         }
 
     def _save(self, name: str, value: Any) -> None:
@@ -60,7 +60,9 @@ class Kept:
         elif self._attributes.get(name) is value and not isinstance(value, (tuple, torch.Tensor)):
             with contextlib.suppress(Exception):  # of an iterator, say
                 self._others[name] = copy.deepcopy(value)
-        for item in _inside(value):
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, CONTAINERS) else ()
+        held = {} if isinstance(value, torch.Tensor) else attributes(value)
+        for item in (*items, *held.values()):
             self._save(name, item)
 
     def moved(self) -> tuple[str, ...]:
@@ -73,25 +75,18 @@ class Kept:
 
     def put_back(self) -> None:
         """In place, because compiled code keeps addresses."""
-        before = {**self._attributes, **{n: copy.deepcopy(value) for n, value in self._others.items()}}
+        before = {**self._attributes, **copy.deepcopy(self._others)}
         for name in {**self._present(), **before}:
             path, _, key = name.rpartition(".")
-            held = vars(self._parts[f"{path}." if path else ""])
-            if name not in before:
-                del held[key]
-            elif held.get(key, MISSING) is not before[name]:
+            held = vars(self._parts[path])
+            if name in before:
                 held[key] = before[name]
+            else:
+                del held[key]
         with torch.no_grad():
             for _, (read, write), held in self._contents:
                 if not _equal(held, read()):
                     write(held)
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, CONTAINERS):
-        yield from value.values() if isinstance(value, dict) else value
-    if not isinstance(value, torch.Tensor):
-        yield from attributes(value).values()
 
 
 def _access(value: Any) -> Access | None:  # noqa: PLR0911 - one for each kind
@@ -105,18 +100,13 @@ def _access(value: Any) -> Access | None:  # noqa: PLR0911 - one for each kind
         return value.getstate, value.setstate
     if hasattr(value, "bit_generator"):  # of numpy
         bits = value.bit_generator
-        return (
-            lambda: pickle.dumps(bits.state),
-            lambda state: setattr(bits, "state", pickle.loads(state)),  # noqa: S301 - what is written above
-        )
+        return lambda: pickle.dumps(bits.state), lambda held: setattr(bits, "state", pickle.loads(held))  # noqa: S301 - of dumps
     if hasattr(value, "tobytes"):  # an array
-        return value.copy, lambda held: value.__setitem__(..., held)
+        return value.copy, partial(value.__setitem__, ...)
     if isinstance(value, CONTAINERS) and not isinstance(value, tuple):
         add = value.update if isinstance(value, (dict, set)) else value.extend
         return partial(copy.copy, value), lambda held: (value.clear(), add(held))
-    if attributes(value):
-        return lambda: attributes(value), lambda held: _set_attributes(value, held)
-    return None
+    return (partial(attributes, value), partial(_set_attributes, value)) if attributes(value) else None
 
 
 def _set_attributes(value: object, held: dict[str, Any]) -> None:
@@ -135,7 +125,7 @@ def _equal(before: Any, now: Any) -> bool:
     if isinstance(before, torch.Tensor):
         return torch.equal(before, now)
     if isinstance(before, dict):
-        return list(before) == list(now) and all(_same(before[key], now[key]) for key in before)
+        return list(before) == list(now) and all(map(_same, before.values(), now.values()))
     if isinstance(before, (list, deque)):
         return len(before) == len(now) and all(map(_same, before, now))
     return bool(before.tobytes() == now.tobytes() if hasattr(before, "tobytes") else before == now)
