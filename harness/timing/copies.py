@@ -113,18 +113,24 @@ class _Again:
         given = function.__defaults__ or (), tuple((function.__kwdefaults__ or {}).items())
         defaults = self._reached(function, "its defaults", given)
         if changed or defaults is not given or any(map(operator.is_not, closure, cells)):
-            self._copies[id(function)] = _made_again(function, changed, closure, defaults)
+            names = {**outside, **changed} if changed else outside
+            if changed:  # with its name, Dynamo takes the names of the module that was imported
+                names.pop("__name__", None)
+            again = types.FunctionType(
+                function.__code__, names, function.__name__, defaults[0] or None, closure
+            )
+            again.__kwdefaults__ = dict(defaults[1]) or None
+            again.__dict__.update(function.__dict__)
+            self._copies[id(function)] = again
         return self._copies[id(function)]  # type: ignore[no-any-return]
 
     def _cell(self, function: types.FunctionType, name: str, cell: types.CellType) -> types.CellType:
+        place = id(cell)
         with contextlib.suppress(ValueError):  # the variable has no value yet
             value = cell.cell_contents
-            if (
-                id(cell) not in self._copies
-                and (changed := self._reached(function, name, value)) is not value
-            ):
-                self._copies[id(cell)] = types.CellType(changed)
-        return self._copies.get(id(cell), cell)  # type: ignore[no-any-return]
+            if place not in self._copies and (changed := self._reached(function, name, value)) is not value:
+                self._copies[place] = types.CellType(changed)
+        return self._copies.get(place, cell)  # type: ignore[no-any-return]
 
     def _reached(self, function: types.FunctionType, name: str, value: Any) -> Any:
         """``of`` what a function finds; of an object that holds parts of the model, a deep copy.
@@ -140,29 +146,11 @@ class _Again:
             changed = copy.deepcopy(value, self._copies)
         except Exception as error:
             raise _refused(function, name) from error
-        for part in (self._copies[key] for key in self._copies.keys() - before):
-            if isinstance(part, torch.nn.Module) and (
-                [*part.parameters(recurse=False), *part.buffers(recurse=False)]
-            ):
+        new = (self._copies[key] for key in self._copies.keys() - before)
+        for part in (part for part in new if isinstance(part, torch.nn.Module)):
+            if [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
                 raise _refused(function, name)
         return changed
-
-
-def _made_again(
-    function: types.FunctionType,
-    names: dict[str, Any],
-    closure: tuple[types.CellType, ...],
-    given: tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]],
-) -> types.FunctionType:
-    if names:
-        names = {**function.__globals__, **names}
-        names.pop("__name__", None)  # with it, Dynamo takes the names of the module that was imported
-    again = types.FunctionType(
-        function.__code__, names or function.__globals__, function.__name__, given[0] or None, closure
-    )
-    again.__kwdefaults__ = dict(given[1]) or None
-    again.__dict__.update(function.__dict__)
-    return again
 
 
 def _refused(function: types.FunctionType, name: str) -> JobFailed:
