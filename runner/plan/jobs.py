@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from typing import Any
 
 from harness.devices import of, type_of
 from harness.loading.suite_files import cases_of, load_suite, suite_names
@@ -156,7 +157,10 @@ def _kinds(devices: Sequence[str]) -> dict[str, list[str]]:
 def changed_case(case: Case, changes: Changes) -> Case:
     """The case with the settings that the user changed."""
     loss = case.loss if changes.loss == "own" else changes.loss
-    tokens = {"prompt_tokens": PROMPT_TOKENS[case.scale], "new_tokens": NEW_TOKENS[case.scale]}
+    tokens: dict[str, Any] = {
+        "prompt_tokens": PROMPT_TOKENS[case.scale],
+        "new_tokens": NEW_TOKENS[case.scale],
+    }
     ours = {name: getattr(changes, name) or getattr(case, name) or tokens[name] for name in tokens}
     return dataclasses.replace(
         case,

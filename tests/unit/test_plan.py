@@ -151,8 +151,7 @@ def test_a_batch_size_is_for_a_model_that_a_suite_has() -> None:
 
 # -- batch sizes ------------------------------------------------------------
 def written(folder: Path, text: str) -> Path:
-    path = folder / "sizes.txt"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    (path := folder / "sizes.txt").write_text(text, encoding="utf-8", errors="surrogateescape")
     return path
 
 
@@ -161,8 +160,8 @@ def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
 
 
 def test_both_ways_of_writing_and_comments(tmp_path: Path) -> None:
-    text = "# A100\nresnet18,64\n\nBertForMaskedLM 8  # half\n  vit , 2\n"
-    assert batch_sizes(written(tmp_path, text)) == (("resnet18", 64), ("BertForMaskedLM", 8), ("vit", 2))
+    path = written(tmp_path, "# A100\nresnet18,64\n\nBertForMaskedLM 8  # half\n  vit , 2\n")
+    assert batch_sizes(path) == (("resnet18", 64), ("BertForMaskedLM", 8), ("vit", 2))
 
 
 @pytest.mark.parametrize(
