@@ -157,11 +157,10 @@ def _kinds(devices: Sequence[str]) -> dict[str, list[str]]:
 def changed_case(case: Case, changes: Changes) -> Case:
     """The case with the settings that the user changed."""
     loss = case.loss if changes.loss == "own" else changes.loss
-    tokens: dict[str, Any] = {
-        "prompt_tokens": PROMPT_TOKENS[case.scale],
-        "new_tokens": NEW_TOKENS[case.scale],
+    usual = ("prompt_tokens", PROMPT_TOKENS), ("new_tokens", NEW_TOKENS)
+    ours: dict[str, Any] = {
+        name: getattr(changes, name) or getattr(case, name) or tokens[case.scale] for name, tokens in usual
     }
-    ours = {name: getattr(changes, name) or getattr(case, name) or tokens[name] for name in tokens}
     return dataclasses.replace(
         case,
         batch_size=dict(changes.batch_sizes).get(case.name) or changes.batch_size or case.batch_size,

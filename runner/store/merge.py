@@ -6,7 +6,7 @@ import filecmp
 import itertools
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,16 +67,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     new ``run.json`` names the source of each result. ``UsageError`` if the runs do not belong together, if
     there is nothing to join, or if a folder cannot be read or written.
     """
-    _check_paths(paths, output_dir)
-    sources = [load(path) for path in paths]
-    for left, right in itertools.combinations(sources, 2):
-        if why := _apart(left, right):
-            raise UsageError(
-                f"--merge: {left.folder} and {right.folder} do not belong together: {why}; "
-                "compare the two runs instead of joining them"
-            )
-    if not any(source.content.records for source in sources):
-        raise UsageError("--merge: none of these runs has a record; measure something first")
+    sources = _sources(paths, output_dir)
     jobs = _joined_plan(sources)
     records: dict[Result, Record] = {}  # of each the first, whole if any is; other whole ones are identical
     origins, done = [], whole(record for source in sources for record in source.content.records)
@@ -102,7 +93,12 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             "merge again; the source runs are unchanged"
         ) from None
     damage = tuple(sentence for source in sources for sentence in source.content.damage)
-    missing = _missing(whole(records.values()), jobs, folder)
+    missing, finished = "", whole(records.values())
+    planned = [(job.key, candidate) for job in jobs for candidate in job.candidates]
+    if left := [result for result in planned if result not in finished]:
+        what = f"{left[0][1]} of {left[0][0]}{f' and {len(left) - 1} more' if len(left) > 1 else ''}"
+        count = f"({len(left)} of {len(planned)} results)"
+        missing = f"Planned but finished in none of these runs: {what} {count}; {folder.how_to_go_on()}"
     # without a plan, nothing says what a damaged line held
     lost = any(source.content.damage and (missing or not source.plan) for source in sources)
     return Merged(folder=folder, missing=missing, damage=damage, lost=lost)
@@ -111,9 +107,9 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
 def _facts_of_all(sources: Sequence[Source]) -> dict[str, Any]:
     """The tags of any run, and by what torch chose its threads if that is the same in all."""
     tags = list(dict.fromkeys(tag for source in sources for tag in listed(source.about, "tags", str)))
-    threads = [source.about.get(THREADS) for source in sources]
-    same = threads[0] if all(value == threads[0] for value in threads) else None
-    return {name: value for name, value in (("tags", tags), (THREADS, same)) if value}
+    first, *others = (source.about.get(THREADS) for source in sources)
+    threads = first if all(value == first for value in others) else None
+    return {name: value for name, value in (("tags", tags), (THREADS, threads)) if value}
 
 
 def load(path: Path) -> Source:
@@ -134,19 +130,28 @@ def load(path: Path) -> Source:
     return Source(folder=path, plan=plan, content=content, about=about)
 
 
-def _check_paths(paths: Sequence[Path], output_dir: Path | None) -> None:
+def _sources(paths: Sequence[Path], output_dir: Path | None) -> list[Source]:
     if len(paths) < 2:
         raise UsageError("--merge: one run cannot be merged with itself; name at least two folders")
-    resolved = [Path(os.path.realpath(path)) for path in paths]
-    for place, path in enumerate(resolved):
-        if path in resolved[:place]:
-            raise UsageError(f"--merge: {paths[place]} is named twice; name each run once")
-    target = Path(os.path.realpath(output_dir or "logs"))  # ``resolve`` may raise for a link to itself
+    resolved = [Path(os.path.realpath(path)) for path in paths]  # ``resolve`` may raise for a link to itself
+    for place, given in enumerate(paths):
+        if resolved[place] in resolved[:place]:
+            raise UsageError(f"--merge: {given} is named twice; name each run once")
+    target = Path(os.path.realpath(output_dir or "logs"))
     for path, given in zip(resolved, paths, strict=True):
         if target.is_relative_to(path):
+            away = "name a folder outside of the source runs"
+            raise UsageError(f"--output-dir: {target} is inside {given}; {away}")
+    sources = [load(path) for path in paths]
+    for first, second in itertools.combinations(sources, 2):
+        if why := _apart(first, second):
             raise UsageError(
-                f"--output-dir: {target} is inside {given}; name a folder outside of the source runs"
+                f"--merge: {first.folder} and {second.folder} do not belong together: {why}; "
+                "compare the two runs instead of joining them"
             )
+    if not any(source.content.records for source in sources):
+        raise UsageError("--merge: none of these runs has a record; measure something first")
+    return sources
 
 
 def _joined_plan(sources: Sequence[Source]) -> tuple[Job, ...]:
@@ -191,24 +196,9 @@ def _copy_beside(path: Path, wanted: Path) -> None:
     while target.exists():
         if filecmp.cmp(path, target, shallow=False):
             return
-        number += 1
-        target = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
+        target = wanted.with_name(f"{wanted.stem}-{(number := number + 1)}{wanted.suffix}")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(path, target)
-
-
-def _missing(measured: Collection[Result], jobs: Sequence[Job], folder: RunFolder) -> str:
-    """A sentence on the planned results that no run has to their end; "" if there are none."""
-    planned = [(job.key, candidate) for job in jobs for candidate in job.candidates]
-    missing = [result for result in planned if result not in measured]
-    if not missing:
-        return ""
-    key, candidate = missing[0]
-    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return (
-        f"Planned but finished in none of these runs: {candidate} of {key}{others} "
-        f"({len(missing)} of {len(planned)} results); {folder.how_to_go_on()}"
-    )
 
 
 # -- what runs must have in common ------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,49 +69,39 @@ def end_last_line(path: Path) -> str | None:
     """
     if _ends_in_newline(path):
         return None
-    lines = path.read_bytes().split(b"\n")
+    lines, why = path.read_bytes().split(b"\n"), None
     try:
         _parse(lines[-1].removeprefix(BOM_UTF8))
     except ValueError:
-        _append(path, CUT_SHORT + b"\n")
-        where = f"{plain(str(path))}: line {len(lines)}"
-        return f"{where} was cut short when the run was killed; its record is measured again"
-    _append(path, b"\n")
-    return None
+        why = "was cut short when the run was killed; its record is measured again"
+    _append(path, CUT_SHORT + b"\n" if why else b"\n")
+    return why and f"{plain(str(path))}: line {len(lines)} {why}"
 
 
 def read_records(path: Path) -> Records:
     """Every readable record. If a (job, candidate) has two, the first counts that was not ``STOPPED``."""
     records: dict[tuple[str, str], Record] = {}
     damage: list[str] = []
-    unused = 0
-    shown = plain(str(path))
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip() or line.endswith(CUT_SHORT):
-            continue
-        why = ""
-        try:
-            record = _parse(line)
-            key = record.job.key, record.candidate
-            if key not in records or records[key].rounds_ended == STOPPED:
-                records[key] = record
-            else:
-                why = f"repeats {reason(record.candidate)} of {record.job.key}; the first counts"
-        except ValueError as error:
-            why = f"is damaged ({reason(error)}); the other records are used"
-        if why:
-            unused += 1
-            damage += [f"{shown}: line {number} {why}"] if unused <= MOST_NAMED else []
-    if unused > MOST_NAMED:
-        damage.append(f"{shown}: {counted(unused - MOST_NAMED, 'more line')} cannot be used")
-    return Records(records=tuple(records.values()), damage=tuple(damage), unused=unused)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """The lines without line ends, one by one, because a large run may not fit into memory twice."""
-    with opened(path) as file:
-        for number, line in enumerate(file):
-            yield (line if number else line.removeprefix(BOM_UTF8)).removesuffix(b"\n")
+    with opened(path) as file:  # line by line: a large run may not fit into memory twice
+        for number, ended in enumerate(file, start=1):
+            line = (ended if number > 1 else ended.removeprefix(BOM_UTF8)).removesuffix(b"\n")
+            if not line.strip() or line.endswith(CUT_SHORT):
+                continue
+            try:
+                record = _parse(line)
+                key = record.job.key, record.candidate
+                if key not in records or records[key].rounds_ended == STOPPED:
+                    records[key] = record
+                else:
+                    repeated = f"{reason(record.candidate)} of {record.job.key}"
+                    damage.append(f"line {number} repeats {repeated}; the first counts")
+            except ValueError as error:
+                damage.append(f"line {number} is damaged ({reason(error)}); the other records are used")
+    unused, more = len(damage), len(damage) - MOST_NAMED
+    if more > 0:
+        damage[MOST_NAMED:] = [f"{counted(more, 'more line')} cannot be used"]
+    told = tuple(f"{plain(str(path))}: {sentence}" for sentence in damage)
+    return Records(records=tuple(records.values()), damage=told, unused=unused)
 
 
 def _parse(line: bytes) -> Record:
@@ -132,7 +122,9 @@ def _parse(line: bytes) -> Record:
     if version > SCHEMA_VERSION:
         raise ValueError(f"it has format version {version}, newer than this program's {SCHEMA_VERSION}")
     record = from_json(Record, value)
-    _check_protocol(record)
+    for name, least in (("ci_width", SMALLEST_SHARE), ("noise_threshold", 0.0), ("alpha", 0.0)):
+        if not least <= (share := getattr(record.job.protocol, name)) < 1:  # it would break derived numbers
+            raise ValueError(f"{name} {share} is not a share between 0 and 1")
     return record
 
 
@@ -141,15 +133,6 @@ def whole_number(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"it has a number of {len(digits)} digits")
     return int(digits)
-
-
-def _check_protocol(record: Record) -> None:
-    """Rejects invalid shares, which would break every number derived from them."""
-    protocol = record.job.protocol
-    for name, least in (("ci_width", SMALLEST_SHARE), ("noise_threshold", 0.0), ("alpha", 0.0)):
-        share = getattr(protocol, name)
-        if not least <= share < 1:
-            raise ValueError(f"{name} {share} is not a share between 0 and 1")
 
 
 def _append(path: Path, data: bytes) -> None:
@@ -174,11 +157,8 @@ def write_all(file: io.FileIO, data: bytes) -> None:
 
 def _ends_in_newline(path: Path) -> bool:
     """True also for an empty or missing file."""
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return True
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-    except FileNotFoundError:
+    if not path.exists() or path.stat().st_size == 0:
         return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import json
 import os
 import re
@@ -106,10 +105,8 @@ class RunFolder:
         try:
             return jobs_in(read_run_json(self.path))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(
-                f"--resume: {self.path / RUN} cannot be read ({reason(why)}); start a new run"
-            ) from None
+            why = reason(error.strerror if isinstance(error, OSError) else error)
+            raise UsageError(f"--resume: {self.path / RUN} cannot be read ({why}); start a new run") from None
 
     @contextmanager
     def claimed(self) -> Iterator[str | None]:
@@ -142,19 +139,15 @@ class RunFolder:
     def append(self, record: Record) -> None:
         """Appends a record and syncs it to the disk. ``OSError`` if it cannot be written."""
         try:
-            self._check_it_is_there()
+            self.records_path.stat()  # a folder that was deleted during the run is not made again
             append_record(self.records_path, record)
         except OSError as error:
             error.filename = error.filename or str(self.records_path)
             raise
 
-    def _check_it_is_there(self) -> None:
-        """``OSError`` for a folder that was deleted during the run, which is not made again."""
-        self.records_path.stat()
-
     def open_case(self, job: Job) -> Path:
         """The job's folder, as ``write_case`` makes it. Returns the log."""
-        self._check_it_is_there()
+        self.records_path.stat()
         own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
         return write_case(self.path / "cases" / job.key, job, own)
 
@@ -224,20 +217,14 @@ def read_run(path: Path) -> Records:
         return places.get(named, len(places))
 
     content = replace(content, records=tuple(sorted(content.records, key=place)))
-    if not (content.damage and _is_complete(content, run)):
-        return content
-    more = f" ({counted(content.unused, 'line')} in all)" if content.unused > 1 else ""
-    replaced = f"{content.damage[0]}{more}; every planned result has a record"
-    return Records(records=content.records, replaced=replaced)
-
-
-def _is_complete(content: Records, run: Mapping[str, Any]) -> bool:
-    """Whether every planned result has a whole record: then what a damaged line held was measured again."""
-    try:
-        planned = {(job.key, candidate) for job in jobs_in(run) for candidate in job.candidates}
-    except (ValueError, KeyError):
-        return False
-    return planned <= whole(content.records)
+    with contextlib.suppress(ValueError, KeyError):
+        jobs = jobs_in(run) if content.damage else ()
+        planned = {(job.key, candidate) for job in jobs for candidate in job.candidates}
+        if content.damage and planned <= whole(content.records):  # what the line held was measured again
+            more = f" ({counted(content.unused, 'line')} in all)" if content.unused > 1 else ""
+            replaced = f"{content.damage[0]}{more}; every planned result has a record"
+            return Records(records=content.records, replaced=replaced)
+    return content
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:
@@ -251,13 +238,13 @@ def new_folder(wanted: Path | None, what: str) -> Path:
 
 def _exactly(path: Path) -> tuple[Path, bool]:
     """The folder, and whether it was made here. ``UsageError`` for a folder that is not empty."""
-    if path.exists() and not path.is_dir():
+    is_new = not path.exists()
+    if not is_new and not path.is_dir():
         raise UsageError(f"--output-dir: {path} is a file; name a new folder")
-    if path.is_symlink() and not path.exists():
+    if is_new and path.is_symlink():
         raise UsageError(
             f"--output-dir: {path} is a link to a folder that is not there; make it, or name another"
         )
-    is_new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     # a run that was killed before it had a plan has measured nothing
     held = [file.name for file in path.iterdir() if not PARTIAL_PLAN.fullmatch(file.name)]
@@ -271,12 +258,14 @@ def _exactly(path: Path) -> tuple[Path, bool]:
 def _new_beside(wanted: Path) -> Path:
     """A new folder of this name. Runs that begin in the same second get a number after the name."""
     wanted.parent.mkdir(parents=True, exist_ok=True)
-    names = itertools.chain([wanted.name], (f"{wanted.name}-{number}" for number in itertools.count(2)))
-    for path in map(wanted.with_name, names):
-        with contextlib.suppress(FileExistsError):
+    path, number = wanted, 1
+    while True:
+        try:
             path.mkdir()
+        except FileExistsError:
+            path = wanted.with_name(f"{wanted.name}-{(number := number + 1)}")
+        else:
             return path
-    raise AssertionError  # the numbers do not end
 
 
 def _write_new(path: Path, content: bytes) -> None:
@@ -300,28 +289,20 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_asked(flag: str, path: Path, content: bytes) -> None:
     """``write_whole`` for a file that the user asked for. ``UsageError`` if it cannot be written."""
-    with alone_for(flag, path):
-        write_whole(path, content)
-
-
-@contextmanager
-def alone_for(flag: str, path: Path) -> Iterator[None]:
-    """Waits until no other process writes beside this file. ``UsageError`` if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone_in(path.parent):
-            yield
+            write_whole(path, content)
     except OSError as error:
         raise UsageError(f"{flag}: {path} cannot be written ({error.strerror})") from None
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _alone_in(folder: Path) -> Iterator[bool]:
     """Waits until no other process writes derived files into the folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        locked(descriptor, fcntl.LOCK_EX)
-        yield
+        yield locked(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
 
@@ -351,10 +332,8 @@ def locked(descriptor: int, how: int) -> bool:
     """Whether this process has the lock until the file is closed. True on a file system without locks."""
     try:
         fcntl.flock(descriptor, how)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
     return True
 
 
@@ -375,10 +354,8 @@ def write_case(folder: Path, job: Job, first_line: str = "", python: str = "pyth
 
 
 def _default_name(jobs: Sequence[Job]) -> str:
-    suites = "+".join(dict.fromkeys(Path(job.case.suite).stem for job in jobs))
-    dtypes = "+".join(dict.fromkeys(job.dtype for job in jobs))
-    modes = "+".join(dict.fromkeys(job.case.mode.value for job in jobs))
-    slug = re.sub(r"[^A-Za-z0-9_.+-]+", "_", f"{suites}-{modes}-{dtypes}")
+    words = zip(*((Path(job.case.suite).stem, job.case.mode.value, job.dtype) for job in jobs), strict=True)
+    slug = re.sub(r"[^A-Za-z0-9_.+-]+", "_", "-".join("+".join(dict.fromkeys(kind)) for kind in words))
     return f"{_stamp()}-{slug}"[:120]
 
 
