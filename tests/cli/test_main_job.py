@@ -83,7 +83,14 @@ def test_the_logs_first_line_runs_the_job_by_hand(finished: Path) -> None:
     command = [sys.executable, *[w for w in words if "=" not in w][1:]]
     done = ran(*command, cwd=ROOT, env={**os.environ, **settings})
     assert done.returncode == 0
-    assert '"seconds"' in done.stdout
+    facts, *lines = map(json.loads, done.stdout.splitlines())
+    assert facts == {"model": 32 * 64 + 64 + 64 * 8 + 8, "inputs": ["input.0.0: float32[64, 32]"]}
+    statuses = [(line["candidate"], line["status"]) for line in lines[:2]]
+    assert statuses == [("eager", "pass"), ("aot_eager", "pass")]
+    assert "iterations_per_sample" in lines[2]
+    variants = ["aot_eager", "baseline", "eager"]
+    assert all(sorted(line["order"]) == sorted(line["seconds"]) == variants for line in lines[3:])
+    assert "# compile aot_eager" in done.stderr.splitlines()
 
 
 @pytest.mark.slow

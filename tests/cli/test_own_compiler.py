@@ -95,50 +95,6 @@ def test_functions_are_compilers_and_are_proved_to_be_called(here: Path, start: 
     assert len(list(folder.glob("my_backend.as_it_is_mine_*performance.csv"))) == 1
 
 
-UPDATES = """
-import torch
-
-def updates(graph):
-    return any(node.op == "call_method" and node.target.endswith("_") for node in graph.graph.nodes)
-
-def right(graph, example_inputs):
-    return graph.forward
-
-def skips(graph, example_inputs):
-    held = [getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"]
-    def run(*args):
-        before = [tensor.detach().clone() for tensor in held]
-        results = graph.forward(*args)
-        for tensor, was in zip(held, before):
-            tensor.data.copy_(was)
-        return results
-    return run if updates(graph) else graph.forward
-
-def doubles(graph, example_inputs):
-    if not updates(graph):
-        return graph.forward
-    return lambda *args: (graph.forward(*args), graph.forward(*args))[1]
-"""
-
-
-@pytest.mark.slow
-def test_wrong_updates_have_their_status(here: Path) -> None:
-    (here / "updates.py").write_text(UPDATES, encoding="utf-8")
-    words = [word if word != "--inference" else "--training" for word in WORDS]
-    names = ",".join(f"updates.py:{name}" for name in ("right", "skips", "doubles"))
-    words += [f"--compilers=aot_eager,{names}", "--whole-step", "--optimizer=sgd"]
-    run_into(here / "run", *words, cwd=here, code=1)
-    assert statuses(here / "run") == {
-        ("make", "aot_eager"): "pass",
-        ("make", "updates.right"): "pass",
-        ("make", "updates.skips"): "fail_accuracy",
-        ("make", "updates.doubles"): "fail_accuracy",
-    }
-    by_name = {record["candidate"]: record for record in records(here / "run")}
-    for name in ("updates.skips", "updates.doubles"):
-        assert by_name[name]["parity"]["worst"]["name"].startswith(("update.", "optimizer."))
-
-
 @pytest.mark.slow
 def test_the_reproduce_command_measures_the_same_again(here: Path) -> None:
     words = (*WORDS, "--compilers=my_backend.py:as_it_is", "--backend=named_in_the_models_file")

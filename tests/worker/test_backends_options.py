@@ -215,16 +215,6 @@ def test_another_batch_is_no_recompilation_where_it_may_change(option: str) -> N
     assert compiled.notes == ()
 
 
-@pytest.mark.parametrize("option", ["dynamic_shapes", "dynamic_batch"])
-def test_a_step_of_several_batches_is_compiled_once(option: str) -> None:
-    """The first batch of the step is a smaller one, of tensors of its own."""
-    subject = inference(nn.Linear(8, 4), torch.randn(6, 8))
-    variant, _ = subject.compiled(load_backend("aot_eager"), **{option: True})
-    before = graphs_compiled()
-    variant.step()
-    assert graphs_compiled() == before + 1
-
-
 def test_a_batch_of_one_cannot_be_dynamic_and_a_note_says_so() -> None:
     subject = inference(nn.Linear(4, 4), torch.ones(1, 4)).variant().program
     asked = replace(subject, options=CompilerOptions(dynamic_batch=True))

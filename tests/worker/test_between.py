@@ -189,13 +189,6 @@ def test_an_overflow_in_both_environments_cannot_be_judged(tmp_path: Path) -> No
     assert "overflowed" in known(parity).unjudged
 
 
-@pytest.mark.slow
-def test_another_model_fails_with_its_sentence(tmp_path: Path) -> None:
-    parity, _ = agreement(tmp_path, job(), lambda: workload(2, Model(width=8)))
-    assert parity.failed == 1
-    assert str(known(parity.worst).failure).startswith("another model: parameter first.weight")
-
-
 @pytest.mark.parametrize(("size", "fails"), [(2e-7, False), (1e-3, True)])
 @pytest.mark.series
 def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: bool) -> None:

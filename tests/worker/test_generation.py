@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from harness.backends import load_backend
 from harness.schema import BASELINE, Mode, Protocol, Setting, Status
 from harness.timing.step import Variant, seed_everything
 from harness.workload import Workload
@@ -138,26 +137,6 @@ def test_other_precisions(name: str) -> None:
         reduced = generated(variant(of, dtype))
         assert reduced["logits.8"].dtype == torch.bfloat16
         assert bool(reduced["logits.8"].isfinite().all())
-
-
-# -- compiled ------------------------------------------------------------------------------
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_compiled_it_is_two_graphs_and_the_same_tokens(name: str) -> None:
-    of = workload(name)
-    eager = generated(variant(of))
-    torch._dynamo.utils.counters.clear()
-    trial = Trial(workload=of, dtype="float32", mode=Mode.GENERATE)
-    subject, compiled = trial.compiled(load_backend("aot_eager"))
-    subject.drive_with(forced=eager["tokens"])
-    first = generated(subject)
-    subject.drive_with()
-    second = generated(subject)
-    assert compiled.compiler_calls() == 2
-    assert not torch._dynamo.utils.counters["graph_break"]
-    for results in (first, second):
-        assert torch.equal(results["tokens"], eager["tokens"])
-        assert torch.allclose(results["logits.8"], eager["logits.8"], rtol=1e-3, atol=1e-3)
 
 
 # -- built ---------------------------------------------------------------------------------

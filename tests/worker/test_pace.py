@@ -1,4 +1,4 @@
-"""The seconds of a job on the fake accelerator, in total and from a stop to its record; load and launches."""
+"""The seconds of a job on the fake accelerator, in total and from a stop to its record; and its load."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness import devices
-from harness.parity import noise
 from harness.schema import Job
 from harness.timing import warm_up
 from runner.engine import JobContext, Place
@@ -102,22 +98,3 @@ def test_the_load_settles_though_the_power_is_a_mean_of_the_last_second(
     lasted_s = warm_up.heat(steps, lambda: None, reading, lambda _: None)
     assert 1.0 + warm_up.MIXED_S <= lasted_s < warm_up.MOST_S
     assert {watts for _, watts in spent} == {300.0, 600.0}
-
-
-@pytest.mark.parametrize(("kind", "parts"), [(devices.Device, 512), (devices.Cuda, 8)])
-def test_noisy_eager_launches_less_on_a_device(
-    monkeypatch: Patch, kind: type[devices.Device], parts: int
-) -> None:
-    """A few operations a part: of 2^28 elements, 512 parts or 8."""
-    monkeypatch.setattr(noise, "of", lambda _: kind())
-    launches: list[str] = []
-
-    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            launches.append(func.overloadpacket.__name__)
-            return func(*args, **(kwargs or {}))
-
-    large = torch.empty(1 << 28, dtype=torch.bfloat16, device="meta")
-    with Counting(), noise.Noise(2.0, seed=1):  # type: ignore[no-untyped-call]
-        large + 1
-    assert launches.count("mul_") == parts + 1  # and one in making the pool

@@ -39,12 +39,9 @@ def opened(of: Job, **planted: Backend) -> Session:
 
 # -- the whole of it -----------------------------------------------------------------------
 def test_a_model_is_measured_without_what_torch_2_0_lacks(monkeypatch: Patch) -> None:
-    def missing(tensor: torch.Tensor) -> int:
-        raise AttributeError("'Parameter' object has no attribute 'nbytes'")
-
-    monkeypatch.setattr(torch.Tensor, "nbytes", property(missing))
-    said: list[Activity] = []
-    model, _ = Session(job("norm", Mode.INFERENCE), said.append).open()
+    missing = property(refusing(AttributeError("'Parameter' object has no attribute 'nbytes'")))
+    monkeypatch.setattr(torch.Tensor, "nbytes", missing)
+    model, _ = Session(job("norm", Mode.INFERENCE), silent).open()
     assert model.parameter_bytes == 4 * model.parameters
 
 
@@ -118,31 +115,30 @@ def test_samples_are_as_long_as_asked() -> None:
 @pytest.mark.slow
 def test_variants_have_copies_of_their_own() -> None:
     ready = opened(job("norm"))
-    ready.prepare("eager")
-    ready.prepare("aot_eager")
-    modules = [ready._variants[name].program.module for name in (BASELINE, "eager", "aot_eager")]
-    assert len(set(modules)) == 3
+    for candidate in ("eager", "aot_eager"):
+        ready.prepare(candidate)
+    programs = {name: variant.program for name, variant in ready._variants.items()}
+    assert len({program.module for program in programs.values()}) == 3
+
+    def tensors(name: str) -> list[torch.Tensor]:
+        module = programs[name].module
+        return [*module.parameters(), *module.buffers(), *programs[name].args]
+
     with torch.no_grad():
-        for tensor in [*modules[1].parameters(), *modules[1].buffers()]:
+        for tensor in tensors("eager"):
             tensor.fill_(77)
-        ready._variants["eager"].program.args[0].fill_(77)
     for name in (BASELINE, "aot_eager"):
-        program = ready._variants[name].program
-        for tensor in [*program.module.parameters(), *program.module.buffers(), *program.args]:
-            assert not bool((tensor == 77).any())
-    again, _, _, _ = ready.prepare("aot_eager")  # the source of the copies is untouched, too
-    assert again is Status.PASS
-
-
-def weights(ready: Session) -> list[torch.Tensor]:
-    return [p.detach() for p in ready._variants[BASELINE].program.module.parameters()]
+        assert not any(bool((tensor == 77).any()) for tensor in tensors(name))
+    assert ready.prepare("aot_eager")[0] is Status.PASS  # the source of the copies is untouched, too
 
 
 def test_the_seed_decides_the_weights() -> None:
-    first, same, other = (opened(job(accuracy=False, seed=seed)) for seed in (3, 3, 4))
-    assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(same), strict=True))
-    assert not torch.equal(weights(first)[0], weights(other)[0])
-    assert torch.equal(first._variants[BASELINE].program.args[0], same._variants[BASELINE].program.args[0])
+    first, same, other = (
+        opened(job(accuracy=False, seed=seed))._variants[BASELINE].program for seed in (3, 3, 4)
+    )
+    assert all(map(torch.equal, first.module.parameters(), same.module.parameters()))
+    assert not torch.equal(next(first.module.parameters()), next(other.module.parameters()))
+    assert torch.equal(first.args[0], same.args[0])
 
 
 # -- compilers that go wrong ------------------------------------------------------------------------
@@ -160,8 +156,7 @@ def test_one_operation_off_by_a_hundredth_fails_accuracy(mode: Mode) -> None:
 def test_a_forward_that_no_compiler_touched_is_not_compiled() -> None:
     ready = opened(job(), pretending=untouched)
     error = failed(lambda: ready.prepare("pretending"))
-    assert error.status is Status.NOT_COMPILED
-    assert "pretending" in error.failure.message
+    assert (error.status, "pretending" in error.failure.message) == (Status.NOT_COMPILED, True)
     assert set(ready._variants) == {BASELINE}
 
 
@@ -178,9 +173,9 @@ def test_a_forward_that_no_compiler_touched_is_not_compiled() -> None:
 def test_a_compiler_that_raises(error: BaseException, status: Status, kind: str) -> None:
     ready = opened(job(), refusing=refusing(error))
     failure = failed(lambda: ready.prepare("refusing"))
-    assert failure.status is status
-    assert (failure.failure.kind, failure.failure.phase) == (kind, "compile")
-    assert failure.failure.message == " ".join(str(error).split())
+    told = failure.failure
+    assert (failure.status, told.kind, told.phase) == (status, kind, "compile")
+    assert told.message == " ".join(str(error).split())
     assert ready.prepare("eager")[0] is Status.PASS  # the others go on
 
 
@@ -191,32 +186,28 @@ def test_memory_that_ran_out_inside_a_wrapped_error_is_seen() -> None:
 
 
 def test_a_baseline_of_its_own_precision_is_timed_and_parity_is_checked_in_the_candidates() -> None:
-    of = replace(job(dtype="bfloat16"), baseline_dtype="float32")
-    going = opened(of)
-    assert going._variants[BASELINE].program.args[0].dtype is torch.float32
+    going = opened(replace(job(dtype="bfloat16"), baseline_dtype="float32"))
     status, parity, _, _ = going.prepare("eager")
-    assert going._variants["eager"].program.args[0].dtype is torch.bfloat16
-    assert status is Status.PASS
-    assert known(parity).eager_bit_equal
+    assert (status, known(parity).eager_bit_equal) == (Status.PASS, True)
+    dtypes = {name: variant.program.args[0].dtype for name, variant in going._variants.items()}
+    assert dtypes == {BASELINE: torch.float32, "eager": torch.bfloat16}
     going.warm_up()
-    rounds, _ = going.measure(2)
-    assert all(set(timed_round.seconds) == {BASELINE, "eager"} for timed_round in rounds)
+    assert all(set(timed_round.seconds) == set(dtypes) for timed_round in going.measure(2)[0])
 
 
 def test_use_eval_mode_trains_in_eval_mode() -> None:
-    going = opened(job("norm", use_eval_mode=True))
-    program = going._variants[BASELINE].program
-    assert program.training
-    assert not program.module.training
+    program = opened(job("norm", use_eval_mode=True))._variants[BASELINE].program
+    assert (program.training, program.module.training) == (True, False)
 
 
 def test_loss_of_the_output_replaces_the_suites() -> None:
     of = job()
-    plain, changed = (opened(replace(of, case=replace(of.case, loss=loss))) for loss in ("own", "sum"))
-    losses = [float(going._variants[BASELINE].step()[0].detach()) for going in (plain, changed)]
-    assert losses[0] != losses[1]
-    output = changed._variants[BASELINE].step()[1]
-    assert losses[1] == pytest.approx(float(output.detach().sum()), rel=1e-5)
+    plain, changed = (
+        opened(replace(of, case=replace(of.case, loss=loss)))._variants[BASELINE].step()
+        for loss in ("own", "sum")
+    )
+    assert float(plain[0].detach()) != float(changed[0].detach())
+    assert float(changed[0].detach()) == pytest.approx(float(changed[1].detach().sum()), rel=1e-5)
 
 
 def test_a_tolerance_of_the_case_is_the_field_rules() -> None:
@@ -288,11 +279,9 @@ def test_the_last_round_of_the_warm_up_counts_where_it_can() -> None:
     assert warmed["warmup_rounds_kept"] == 1
     (kept,) = ready._kept
     assert len(ready.first_calls_s["eager"]) - 3 == warmed["warmup_rounds"]
-    rounds, _ = ready.measure(3)
-    assert (rounds[0], len(rounds)) == (kept, 3)
-    assert rounds[1].order == rounds[0].order[::-1]
-    more, _ = ready.measure(1)
-    assert more[0] is not kept
+    first, second, _ = ready.measure(3)[0]
+    assert (first, second.order) == (kept, kept.order[::-1])
+    assert ready.measure(1)[0][0] is not kept
 
 
 @pytest.mark.usefixtures("even")
