@@ -1,6 +1,9 @@
 """What reports say: how fine a check of parity was, what could not be judged, words that are data."""
 
+import ast
+import re
 from dataclasses import replace
+from inspect import isfunction
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -8,12 +11,15 @@ from typing import Any
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Record, Scalar, Status, Where
-from runner.analysis.caveats import HOLDS, NAMES, WORDS
+from harness.schema import Environment, Record, Scalar, Status, Where
+from runner.analysis import caveats
 from runner.analysis.columns import COMPUTED, columns, own_columns
+from runner.analysis.conditions import parsed, value_of
 from runner.analysis.derive import summarize
-from runner.analysis.findings import FACTS, LIMITS, WHEN, Rule, rules
+from runner.analysis.findings import Known, rules
 from runner.analysis.texts import coarse_note
+from runner.analysis.verdicts.between import LEAST_ACROSS
+from runner.analysis.verdicts.parity import COARSE
 from runner.reports.pages.panels import panel_chunks
 from runner.store.figures import read_figures
 from tests.factories import comparison_of, finding, known, make_job, make_parity, make_record
@@ -152,30 +158,39 @@ def test_a_localized_failure_names_stage_submodule_and_script() -> None:
 
 
 # -- words that are data, warm caches ----------------------------------------------------------
-def named(text: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(text) if name}
+PLACES = (Environment(name="new", python="", asked=""),)
+FULL = Known(comparison_of(make_record(replace(make_job(), environments=PLACES), "inductor@new")))
+TABLES = read_toml(Path(caveats.__file__).with_suffix(".toml")).values()
+CAVEATS = [row for table in TABLES for row in table.values()]
+WORDS = [(rule["when"], rule["sentence"] + rule["advice"]) for rule in rules()] + [row[:2] for row in CAVEATS]
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.title} {rule.when}")
-def test_a_warning_names_what_there_is(rule: Rule) -> None:
-    assert bool(rule.when) != bool(rule.status)
-    assert {Status(word) for word in rule.status} or rule.when in WHEN
-    assert named(rule.title) <= set(LIMITS)
-    assert named(rule.sentence) | named(rule.advice) <= {*FACTS, *columns()}
+def test_conditions_and_words_name_what_there_is_and_leave_nothing_over() -> None:
+    fields = {name for _, text in WORDS for _, name, _, _ in Formatter().parse(text) if name}
+    nodes = [node for text in fields.union(when for when, _ in WORDS) for node in ast.walk(parsed(text))]
+    for node in (node for node in nodes if isinstance(node, ast.expr)):
+        value_of(node, FULL.value)
+        assert not isinstance(node, ast.Attribute) or hasattr(value_of(node.value, FULL.value), node.attr)
+    facts = {name for name, fact in vars(Known).items() if isfunction(fact) and name[0] != "_"}
+    assert facts - {"value", "holds"} <= {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert {c.name for c in own_columns() if c.source == COMPUTED.get(c.name)} == set(COMPUTED)
 
 
-def test_nothing_that_warnings_and_caveats_name_is_left_over() -> None:
-    texts = [text for rule in rules() for text in (rule.title, rule.sentence, rule.advice)]
-    used = {name for text in texts for name in named(text)}
-    assert {*FACTS, *LIMITS} <= used
-    assert {rule.when for rule in rules() if rule.when} == set(WHEN)
-    assert read_toml(WORDS).keys() == HOLDS.keys() >= NAMES.keys()
-    assert {column.name for column in own_columns() if column.source == COMPUTED.get(column.name)} == set(
-        COMPUTED
-    )
+def test_a_condition_is_false_of_what_is_missing_and_an_error_names_what_is_unknown() -> None:
+    assert FULL.holds("passed and not unsteady and 'pass' in status and status in ('pass', 'crash')")
+    assert not FULL.holds("unsteady < 1 or unsteady != 1 or 1 > n or estimate.unsteady_kind.value == 'trend'")
+    for wrong in ("pasd", "record.job.cse", "1 < n < 3", "n()"):
+        with pytest.raises((AttributeError, ValueError), match=re.escape(wrong.rpartition(".")[2])):
+            FULL.holds(wrong)
 
 
-# -- warm caches ------------------------------------------------------------
+def test_limits_in_words_are_those_of_the_conditions() -> None:
+    for rule in rules():
+        limits = f"{COARSE:.0%}" if rule["when"] == "coarse" else rule["when"]
+        assert set(re.findall(r"\d[\d.]*", rule["title"])) <= set(re.findall(r"\d[\d.]*", limits))
+    assert any(f"processes < {LEAST_ACROSS}" in row[0] and f"={LEAST_ACROSS}." in row[2] for row in CAVEATS)
+
+
 @pytest.mark.parametrize(
     ("metrics", "sentence"),
     [
@@ -189,5 +204,5 @@ def test_nothing_that_warnings_and_caveats_name_is_left_over() -> None:
 def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | None) -> None:
     counters = [{f"compile_cache_{name}": value for name, value in saved.items()} for saved in metrics]
     records = [make_record(make_job(f"m{n}"), metrics=saved) for n, saved in enumerate(counters)]
-    caveats = [text for text in summarize(records).caveats if "caches" in text]
-    assert caveats == ([sentence] if sentence else [])
+    told = [text for text in summarize(records).caveats if "caches" in text]
+    assert told == ([sentence] if sentence else [])

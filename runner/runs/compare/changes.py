@@ -27,7 +27,7 @@ import numpy as np
 
 from harness.schema import AS_FOUND, COLD, WARM
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
-from runner.analysis.findings import is_crowded
+from runner.analysis.findings import Known
 from runner.analysis.statistics import Floats, false_discovery, geomean, mean_of_logs, paired_speedup
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, difference, judged_or_none, verdict
@@ -147,7 +147,7 @@ class RunChanges:
     @property
     def crowded(self) -> tuple[int, int]:
         """In each run, the number of timed results during which other work used the CPUs."""
-        pairs = [(is_crowded(c.first.comparison), is_crowded(c.second.comparison)) for c in self.timed]
+        pairs = [[Known(side.comparison).crowded() for side in (c.first, c.second)] for c in self.timed]
         return sum(first for first, _ in pairs), sum(second for _, second in pairs)
 
 
