@@ -22,84 +22,52 @@ ONE = f"--suites=tests/suites/instant.py --only=one {HERE}"
 OPEN = r"one training float32, inductor: inconclusive \(processes\), 1\.00x \[0\.95,\s+1\.05\], parity pass"
 BOTH = "results/matrix-cpu results/matrix-cpu/again"
 
-# {new}: an empty folder; {run}: a finished run. Then the exit code, and what is printed
-MEASURED = [
-    ("--training --compilers=eager,inductor " + ONE, 0, r"A/A.*1\.000x \[0\.995, 1\.005\] same.*" + OPEN),
-    (
-        "--training --inference --dtypes=float32,bfloat16 --compilers=inductor " + ONE,
-        0,
-        "one inference bfloat16",
-    ),
-    ("--training --inductor " + ONE.replace("processes=1", "processes=2"), 0, r"inductor: \w+.* \[0\.97"),
-    ("--training --inductor --optimizer=adamw " + ONE, 0, "a step of adamw"),
-    ("--training --inductor --parity=field " + ONE, 0, OPEN),
-    ("--training '--compilers=inductor,inductor[epilogue_fusion=False]' " + ONE, 0, r"fusion=False\]:"),
-    ("--inference --inductor --sweep 'batch=1:4:*2' " + ONE, 0, r"over batch 1 to 4: faster at 0.*3/3 pass"),
-    ("--inference --inductor --sweep threads=1,2 " + ONE, 0, r"over threads 1 to 2: .* 2/2 pass"),
-    ("--training --inductor --fail-on=speedup:1.4 " + ONE, 1, r"speedup:1\.4: FAILED"),
-    ("--training --inductor --fail-on=speedup:0.8 " + ONE, 0, r"speedup:0\.8: passed"),
-    ("--training --inductor --format=csv,json,md " + ONE, 0, r"inductor 1\.0.* pass\nFiles: \S+/new\n$"),
-    (
-        "--training --inductor --total-partitions=2 --partition-id=1 " + ONE,
-        0,
-        "part 1 of 2: the plan has 1 job",
-    ),
-    (
-        "--inference --compilers=inductor --only=layer_norm --suites=ops " + HERE,
-        0,
-        "layer_norm .*parity pass",
-    ),
-    (
-        "--generate --compilers=inductor --only=DistillGPT2 --suites=huggingface " + HERE,
-        0,
-        "generate float32, inductor",
-    ),
-]
-FINISHED = [
-    ("--visualize-logs={run}", 0, OPEN),
-    ("--visualize-logs={run} --format=md,csv,json,html", 0, r"Report: \S+/report\.html"),
-    (f"--compare {BOTH}", 0, "inductor"),
-    (f"--compare {BOTH} --format=md", 0, r"\| *inductor"),
-    (f"--compare {BOTH} --fail-on=parity,graph-breaks,recompiles", 0, "graph-breaks"),
+# {new}: an empty folder; {run}: a finished run. What is printed, after the exit code, where it is not 0
+MEASURED = (
+    ("--training --compilers=eager,inductor", r"A/A.*1\.000x \[0\.995, 1\.005\] same.*" + OPEN),
+    ("--training --inference --dtypes=float32,bfloat16 --compilers=inductor", "one inference bfloat16"),
+    ("--training --inductor --processes=2", r"inductor: \w+.* \[0\.97"),
+    ("--training --inductor --optimizer=adamw", "a step of adamw"),
+    ("--training --inductor --parity=field", OPEN),
+    ("--training '--compilers=inductor,inductor[epilogue_fusion=False]'", r"fusion=False\]:"),
+    ("--inference --inductor --sweep 'batch=1:4:*2'", r"over batch 1 to 4: faster at 0.*3/3 pass"),
+    ("--inference --inductor --sweep threads=1,2", r"over threads 1 to 2: .* 2/2 pass"),
+    ("--training --inductor --fail-on=speedup:1.4", 1, r"speedup:1\.4: FAILED"),
+    ("--training --inductor --fail-on=speedup:0.8", r"speedup:0\.8: passed"),
+    ("--training --inductor --format=csv,json,md", r"inductor 1\.0.* pass\nFiles: \S+/new\n$"),
+    ("--training --inductor --total-partitions=2 --partition-id=1", "part 1 of 2: the plan has 1 job"),
+    ("--inference --compilers=inductor --only=layer_norm --suites=ops", "layer_norm .*parity pass"),
+    ("--generate --inductor --only=DistillGPT2 --suites=huggingface", "generate float32, inductor"),
+)
+FINISHED = (
+    ("--visualize-logs={run}", OPEN),
+    ("--visualize-logs={run} --format=md,csv,json,html", r"Report: \S+/report\.html"),
+    (f"--compare {BOTH}", "inductor"),
+    (f"--compare {BOTH} --format=md", r"\| *inductor"),
+    (f"--compare {BOTH} --fail-on=parity,graph-breaks,recompiles", "graph-breaks"),
     (f"--compare {BOTH} --fail-on=regression:5%", 3, "regression:5 %: open"),
-    ("--history={run}/..", 0, r"inductor: 3 of 3 passed.*index\.html"),
-    ("--resume={run}", 0, OPEN),
-    ("--merge {run} {run}/../part --output-dir={new}", 0, r"inference, float32, cpu +inductor .*3/3"),
-    ("--list --suites=tiny_gpt --training", 0, "GPT_150k .*batch 8 of 64"),
-    (
-        "--list --suites=tiny_gpt,huggingface,timm_models,ops --inference",
-        0,
-        "BertForMaskedLM.*lcnet_050.*layer_norm",
-    ),
-    ("--list-compilers", 0, r"inductor +yes.*torchscript +yes"),
-    ("--print-run-commands --suites=tiny_gpt --training --inductor", 0, "--only=MLP_addition --scale=small"),
-    ("doctor", 0, "Eager against itself"),
-]
-UPSTREAM = [
-    (
-        "--inference --inductor --accuracy --suites=huggingface --only BertForMaskedLM " + HERE,
-        0,
-        "parity pass",
-    ),
-    (
-        "--performance --training --float32 --backend=inductor --suites=timm_models --only lcnet_050 " + HERE,
-        0,
-        "1.00x",
-    ),
-    ("--inference --inductor --cold-start-latency " + ONE, 0, "inductor: inconclusive"),
-    ("--inference --inductor --dynamic-shapes " + ONE, 0, "inductor: inconclusive"),
-    (
-        "--inference --inductor_compile_mode=reduce-overhead --inductor " + ONE,
-        0,
-        "inductor_reduce_overhead: inc",
-    ),
-    ("--inference --speedup-ts " + ONE, 0, "torchscript: inconclusive"),
-    ("--inference --overhead " + ONE, 0, "dynamo_eager: inconclusive"),
-    ("--inference --nothing " + ONE, 0, r"eager \(A/A\): same, 1\.00x"),
-    ("--inference --inductor -f --ci --timing --verbose --output={new}.csv " + ONE, 0, "note: --ci"),
-    ("--inference --quantization=int8dynamic " + ONE, 2, "torchao is not installed"),
-    ("--inference --inductor --part=3 " + ONE, 2, "--part is not supported: --model"),
-]
+    ("--history={run}/..", r"inductor: 3 of 3 passed.*index\.html"),
+    ("--resume={run}", OPEN),
+    ("--merge {run} {run}/../part --output-dir={new}", r"inference, float32, cpu +inductor .*3/3"),
+    ("--list --suites=tiny_gpt --training", "GPT_150k .*batch 8 of 64"),
+    ("--list --suites=huggingface,timm_models,ops --inference", "BertForMaskedLM.*lcnet_050.*layer_norm"),
+    ("--list-compilers", r"inductor +yes.*torchscript +yes"),
+    ("--print-run-commands --suites=tiny_gpt --training --inductor", "--only=MLP_addition --scale=small"),
+    ("doctor", "Eager against itself"),
+)
+UPSTREAM = (
+    ("--inference --inductor --accuracy --suites=huggingface --only BertForMaskedLM", "parity pass"),
+    ("--performance --training --float32 --backend=inductor --suites=timm_models --only lcnet_050", "1.00x"),
+    ("--inference --inductor --cold-start-latency", "inductor: inconclusive"),
+    ("--inference --inductor --dynamic-shapes", "inductor: inconclusive"),
+    ("--inference --inductor_compile_mode=reduce-overhead --inductor", "inductor_reduce_overhead: inc"),
+    ("--inference --speedup-ts", "torchscript: inconclusive"),
+    ("--inference --overhead", "dynamo_eager: inconclusive"),
+    ("--inference --nothing", r"eager \(A/A\): same, 1\.00x"),
+    ("--inference --inductor -f --ci --timing --verbose --output={new}.csv", "note: --ci"),
+    ("--inference --quantization=int8dynamic", 2, "torchao is not installed"),
+    ("--inference --inductor --part=3", 2, "--part is not supported: --model"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +81,19 @@ def finished(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+def whole(command: str) -> str:
+    """On a processor, briefly, of a suite of names unless it names one."""
+    more = HERE if "--suites" in command else ONE
+    return f"{command} {more.replace('--processes=1', '') if '--processes' in command else more}"
+
+
+ROWS = [*((whole(command), *more) for command, *more in (*MEASURED, *UPSTREAM)), *FINISHED]
+
+
 @pytest.mark.series
-@pytest.mark.parametrize(("command", "code", "says"), [*MEASURED, *FINISHED, *UPSTREAM])
+@pytest.mark.parametrize(
+    ("command", "code", "says"), [(row[0], *(row[1:] if row[2:] else (0, row[1]))) for row in ROWS]
+)
 def test_a_promise(
     server: Server, finished: Path, tmp_path: Path, command: str, code: int, says: str
 ) -> None:

@@ -190,7 +190,7 @@ def test_an_overflow_in_both_environments_cannot_be_judged(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("size", "fails"), [(2e-7, False), (1e-3, True)])
-@pytest.mark.series
+@pytest.mark.slow
 def test_other_roundings_are_no_fault(tmp_path: Path, size: float, *, fails: bool) -> None:
     rough = Model(change=lambda output, _: output * (1 + size * torch.sin(1e4 * output)))
     parity, _ = agreement(tmp_path, job(Mode.INFERENCE), lambda: workload(2, rough))

@@ -54,7 +54,8 @@ def _by_global(x: torch.Tensor) -> torch.Tensor:
     return GLOBAL(x).relu()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("function", [_by_closure(), _by_global, mlp().forward])
+@pytest.mark.parametrize("function", [_by_global, _by_closure(), mlp().forward])
+@pytest.mark.series
 def test_a_function_is_measured_with_copies_of_its_modules(function: Callable[..., Any]) -> None:
     before = [p.detach().clone() for p in GLOBAL.parameters()]
     result = compare(function, torch.randn(4, 8), compilers=["eager", "dynamo_eager"], protocol=FEW)

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness import devices
 from harness.hardware.peaks import data_sheet_peak
 from harness.metrics import (
     Ended,
@@ -164,28 +163,6 @@ def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
     assert next(ticks) < 40
 
 
-def test_loading_a_kernel_of_a_gpu_takes_nothing_of_the_budget(monkeypatch: Patch) -> None:
-    """The first call of each size takes 0.2 s, more than all calls may; a wait, a tenth of a product."""
-    now, seen = [0.0], set[int]()
-
-    def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        now[0] += 1e-3 * (len(left) / 8) ** 3 + (0.0 if len(left) in seen else 0.2)
-        seen.add(len(left))
-        return left
-
-    def wait() -> None:
-        now[0] += 1e-4
-
-    monkeypatch.setattr(peak_rates, "of", lambda _: devices.named("cuda"))
-    monkeypatch.setattr(peak_rates, "SIZES_ACCELERATED", (8, 16))
-    monkeypatch.setattr(torch, "matmul", product)
-    monkeypatch.setattr(torch.Tensor, "__matmul__", product)
-    rate, size = peak_rates.measured(precision("float32", "cpu"), CPU, wait, lambda: now[0])
-    assert size in (8, 16)
-    assert rate == pytest.approx(2 * 8**3 / 1e-3, rel=0.01)
-    assert seen == {8, 16}
-
-
 # -- energy --------------------------------------------------------------------------------------
 def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
     joules, seconds = [0.0], [0.0]
@@ -203,19 +180,17 @@ def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
     assert energy.per_step_j(lambda: None, lambda: 7.0, lambda: None, iter(range(99)).__next__) is None
 
 
-@pytest.mark.parametrize("process", [0, 1])
-def test_energy_is_measured_in_the_first_process_if_asked(monkeypatch: Patch, process: int) -> None:
+def test_energy_is_measured_in_the_first_process_if_asked(monkeypatch: Patch) -> None:
     """With as many steps between two waits as in the rounds."""
     asked: list[dict[str, Any]] = []
-    gpu = SimpleNamespace(energy_j=lambda: 0.0)
-    monkeypatch.setattr(energy, "gpu_of", lambda _: gpu)
+    monkeypatch.setattr(energy, "gpu_of", lambda _: SimpleNamespace(energy_j=lambda: 0.0))
     monkeypatch.setattr(energy, "per_step_j", lambda *_, **how: asked.append(how))
     plain = ended(linear(), Mode.TRAINING)
-    at_the_end(plain)
-    assert not asked
-    job = replace(plain.job, extras=Extras(energy=True), protocol=Protocol(process=process))
-    at_the_end(replace(plain, job=job))
-    assert asked == ([] if process else [{"stream": STREAM}])
+    for wanted, process in ((False, 0), (True, 1), (True, 0)):
+        assert not asked
+        protocol = Protocol(process=process)
+        at_the_end(replace(plain, job=replace(plain.job, extras=Extras(energy=wanted), protocol=protocol)))
+    assert asked == [{"stream": STREAM}]
 
 
 # -- traffic --------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ def test_a_wrong_update_of_a_whole_step_fails(name: str, times: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["Adagrad", "Averaging"])
-@pytest.mark.series
+@pytest.mark.slow
 def test_the_users_own_optimizer_is_put_back_where_results_are_compared(name: str) -> None:
     def work() -> Workload:
         return dataclasses.replace(planted.workload("mlp"), optimizer=OWN[name])

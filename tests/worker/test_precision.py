@@ -55,23 +55,6 @@ def test_the_unit_is_that_of_the_coarsest_rounding() -> None:
     assert precision("amp_bfloat16+tf32", "cuda").unit == 2.0**-7
 
 
-def test_tf32_is_allowed_inside_its_steps_only() -> None:
-    def allowed() -> tuple[bool, bool]:
-        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-
-    before = allowed()
-    try:
-        settle(torch.device("cpu"))
-        assert allowed() == (False, False)
-        with precision("tf32", "cuda").surroundings():
-            assert allowed() == (True, True)
-        with precision("float32", "cuda").surroundings():
-            assert allowed() == (False, False)
-        assert allowed() == (False, False)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-
-
 def test_a_certain_gpu_is_made_the_processs_own(monkeypatch: Patch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(str(device)))

@@ -143,7 +143,7 @@ def test_the_seed_decides_the_weights() -> None:
 
 # -- compilers that go wrong ------------------------------------------------------------------------
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.INFERENCE])
-@pytest.mark.series
+@pytest.mark.slow
 def test_one_operation_off_by_a_hundredth_fails_accuracy(mode: Mode) -> None:
     ready = opened(job(mode=mode), wrong=wrong_by(1.01, "addmm"), right=wrong_by(1.0, "addmm"))
     assert ready.prepare("right")[0] is Status.PASS

@@ -156,6 +156,7 @@ class Tokens:
 
 
 @pytest.mark.parametrize("generates", [True, False])
+@pytest.mark.series
 def test_sizes_that_changed_in_one_candidate_are_not_dynamic_in_the_next(*, generates: bool) -> None:
     """Dynamo keeps them by file and line, and all candidates have the same files."""
     dynamic: dict[str, list[Any]] = {"first": [], "second": []}
@@ -200,6 +201,7 @@ def parted() -> Workload:
     return Workload(module=Of(forward, Broken(4, 4)), args=(torch.ones(2, 4),))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "isolate_recompiles" not in inspect.signature(torch.compile).parameters, reason="torch 2.13 has it"
 )

@@ -164,6 +164,7 @@ class Normed(torch.optim.SGD):
 
 
 @pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.series
 def test_an_optimizer_that_takes_no_zero_gradient_begins_with_a_real_one(*, sparse: bool) -> None:
     model = Of(lambda x, bag: bag(x), nn.EmbeddingBag(9, 4, sparse=sparse))
     own = torch.optim.SparseAdam if sparse else partial(Normed, momentum=0.9)
