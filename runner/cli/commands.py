@@ -50,9 +50,7 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         modes=(case.mode,),
         dtypes=(job.dtype,),
         devices=(job.device,),
-        environments=tuple(
-            EnvSpec(name=environment.name, text=environment.asked) for environment in environments
-        ),
+        environments=tuple(EnvSpec(name=where.name, text=where.asked) for where in environments),
         compilers=tuple(job.own_compilers.get(name, name) for name in compilers),
         skip_unavailable=any(name in job.unavailable for name in candidates),
         selection=Selection() if own else selection,
@@ -71,8 +69,7 @@ def _compilers(job: Job, candidates: Sequence[str]) -> tuple[tuple[str, ...], tu
         return tuple(candidates), ()
     chosen = [split_candidate(job, candidate) for candidate in candidates]
     reference = job.environments[0]
-    needed = {reference.name, *(environment.name for _, environment in chosen)}
+    needed = [reference, *(environment for _, environment in chosen)]
     # eager of another environment is always measured; eager of the reference only if it is a candidate
     named = [compiler for compiler, where in chosen if compiler != EAGER or where == reference]
-    environments = tuple(environment for environment in job.environments if environment.name in needed)
-    return tuple(dict.fromkeys(named)) or (EAGER,), environments
+    return tuple(dict.fromkeys(named)) or (EAGER,), tuple(e for e in job.environments if e in needed)

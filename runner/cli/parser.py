@@ -32,14 +32,12 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """``UsageError`` for an unknown flag, with similar flags."""
         typed, left = self.parse_known_args(args, namespace)
-        for word in left:
-            name = word.partition("=")[0]
-            if name.startswith("--"):
-                ours = [action for action in self._actions if action.help is not argparse.SUPPRESS]
-                known = [known for action in ours for known in action.option_strings]
-                near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-                advice = f"did you mean {' or '.join(near)}?" if near else "see --help for the flags"
-                raise UsageError(f"{name}: there is no such flag; {advice}")
+        for name in (word.partition("=")[0] for word in left if word.startswith("--")):
+            ours = [action for action in self._actions if action.help is not argparse.SUPPRESS]
+            known = [known for action in ours for known in action.option_strings]
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            advice = f"did you mean {' or '.join(near)}?" if near else "see --help for the flags"
+            raise UsageError(f"{name}: there is no such flag; {advice}")
         if left:
             raise UsageError(f"{left[0]!r} belongs to no flag; see --help for the flags")
         return typed
@@ -65,18 +63,15 @@ def given(arguments: Sequence[str], others: Others = ()) -> Given:
         if lone := re.fullmatch(r"(--[\w-]+|-\w)=?--", word):  # argparse would make an empty list of it
             raise UsageError(f"{lone[1]}: '--' is not a value; give a value, or leave the flag out")
     typed: dict[str, Any] = vars(build_parser(others).parse_args(list(arguments)))
-    parts: dict[str, list[str]] = {}  # the possible names of each flag that is written NAME=VALUE
     for flag in flags():
-        if flag.part:
-            parts.setdefault(flag.key, []).append(flag.part)
         texts = typed.get(flag.key) if flag.kind.read is str and flag.metavar else None
         if "" in ([texts] if isinstance(texts, str) else texts or ()) and not flag.listed:
             raise UsageError(f"{flag.shown}: the value is empty; give one, or leave the flag out")
-    for key, known in parts.items():
-        for text in typed.get(key, ()):
-            name, equals, _ = text.partition("=")
+    for key in dict.fromkeys(flag.key for flag in flags() if flag.part):
+        for name, equals in (text.partition("=")[:2] for text in typed.get(key, ())):
             if not equals:
-                raise UsageError(f"--{key}: {text!r} is not written as key=value, such as max_rounds=40")
+                raise UsageError(f"--{key}: {name!r} is not written as key=value, such as max_rounds=40")
+            known = [flag.part for flag in flags() if flag.key == key]
             if name not in known:
                 raise unknown(f"--{key}", name, "setting", known)
     return typed

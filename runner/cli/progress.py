@@ -96,9 +96,10 @@ class BarView:
         if len(self._phases) == 1:
             return "  ".join(part for part in (*self._phases.values(), *self._estimates.values()) if part)
         # the job that is timed comes first
-        shown = sorted(self._phases.values(), key=lambda text: "  round " not in text)[:SHOWN_TOGETHER]
-        more = len(self._phases) - len(shown)
-        return " | ".join([*shown, f"{more} more"] if more else shown)
+        shown = sorted(self._phases.values(), key=lambda text: "  round " not in text)
+        if more := shown[SHOWN_TOGETHER:]:
+            shown[SHOWN_TOGETHER:] = [f"{len(more)} more"]
+        return " | ".join(shown)
 
 
 class PlainView:
@@ -116,21 +117,19 @@ class PlainView:
         self._under_way: set[str] = set()
 
     def event(self, event: Event) -> None:
+        title = f"{_what(event.job)} {event.job.device}"
+        whose = f"    {title}  " if len(self._under_way) > 1 else "    "
         if isinstance(event, Started):
             self._started += 1
             self._under_way.add(event.job.key)
-            self._print(f"[{self._started}/{self._jobs}] {_title(event.job)}")
+            self._print(f"[{self._started}/{self._jobs}] {title}")
         elif isinstance(event, Doing):
             if self._clock() - self._printed_s > QUIET_S:
-                self._print(f"    {self._whose(event.job)}{_phase(event)} ...")
+                self._print(f"{whose}{_phase(event)} ...")
         elif isinstance(event, JobEnded):
             self._under_way.discard(event.job.key)
         elif isinstance(event, Record):
-            self._print(f"    {self._whose(event.job)}{outcome(event)}")
-
-    def _whose(self, job: Job) -> str:
-        """The job's name if several are running."""
-        return f"{_title(job)}  " if len(self._under_way) > 1 else ""
+            self._print(f"{whose}{outcome(event)}")
 
     def _print(self, line: str) -> None:
         self._printed_s = self._clock()
@@ -145,15 +144,14 @@ class NotebookView:
         self._handle = display({"text/plain": ""}, raw=True, display_id=True)
 
     def event(self, event: Event) -> None:
+        if isinstance(event, (JobEnded, Paused)):
+            return
+        lines = self._lines
         if isinstance(event, Record):
-            self._lines.append(plain(outcome(event)))
-            self._draw("")
-        elif not isinstance(event, (JobEnded, Paused)):
+            lines.append(plain(outcome(event)))
+        else:
             numbers = estimates(event.pairs) if isinstance(event, Timed) else ""
-            self._draw(plain(f"{_what(event.job)}  {_phase(event)}  {numbers}".rstrip()))
-
-    def _draw(self, text: str) -> None:
-        lines = [*self._lines, *([text] if text else [])]
+            lines = [*lines, plain(f"{_what(event.job)}  {_phase(event)}  {numbers}".rstrip())]
         self._handle.update({"text/plain": "\n".join(lines)}, raw=True)
 
 
@@ -165,8 +163,8 @@ def outcome(record: Record) -> str:
     from runner.analysis.derive import compare
     from runner.analysis.texts import verdict_text
 
-    failure, why = record.failure, ""
-    if failure is not None:
+    why = ""
+    if (failure := record.failure) is not None:
         why = f" in phase {failure.phase}: {failure.kind}: {failure.message[:LONGEST_REASON]}"
     (known,) = compare([record])
     if known.verdict is None or not (record.status.passed or record.status is Status.APPROXIMATE):
@@ -183,10 +181,6 @@ def _phase(event: Started | Doing | Timed) -> str:
     activity = event.activity
     what = f"{activity.phase} {activity.variant}".strip()
     return f"round {activity.rounds}" if activity.phase == "measure" else what
-
-
-def _title(job: Job) -> str:
-    return f"{_what(job)} {job.device}"
 
 
 def _what(job: Job) -> str:

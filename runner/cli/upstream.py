@@ -59,18 +59,14 @@ class Theirs:
 
 def answers() -> tuple[Theirs, ...]:
     """Every flag of ``upstream.toml``."""
-    tables = read_toml(ANSWERS)
-    rows = [_row(flag, why, ours="") for flag, why in tables["accepted"].items()]
-    rows += [_row(flag, why, ours=ours) for flag, (ours, why) in tables["translated"].items()]
-    rows += [_row(flag, why, ours="", special=True) for flag, why in tables["special"].items()]
-    for flag, choices in tables["choices"].items():
-        rows.append(_row(flag, choices.pop("why"), choices=choices))
-    return (*rows, *(_row(flag, why) for kind in REFUSED for flag, why in tables[kind].items()))
-
-
-def _row(flag: str, why: str, **more: Any) -> Theirs:
-    names, _, value = flag.partition("=")
-    return Theirs(names=tuple(names.split()), value=value, why=why, **more)
+    tables, rows = read_toml(ANSWERS), list[tuple[str, dict[str, Any]]]()
+    rows += [(flag, {"why": why, "ours": ""}) for flag, why in tables["accepted"].items()]
+    rows += [(flag, {"why": why, "ours": ours}) for flag, (ours, why) in tables["translated"].items()]
+    rows += [(flag, {"why": why, "ours": "", "special": True}) for flag, why in tables["special"].items()]
+    rows += [(flag, {"why": row.pop("why"), "choices": row}) for flag, row in tables["choices"].items()]
+    rows += [(flag, {"why": why}) for kind in REFUSED for flag, why in tables[kind].items()]
+    typed = ((*flag.partition("=")[::2], row) for flag, row in rows)
+    return tuple(Theirs(names=tuple(names.split()), value=value, **row) for names, value, row in typed)
 
 
 def renamed() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
@@ -86,9 +82,9 @@ def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
     """The typed values by flag of ours, and notes on what was changed. ``UsageError`` for bad input."""
     words = [*_plain(arguments)]
     ours = {name for flag in flags() for name in flag.names}
-    typed_names = [word.partition("=")[0] for word in words if word.startswith("-")]
-    rows = {name: row for row in answers() for name in row.names} if {*typed_names} - ours else {}
-    for name in typed_names:
+    names = [word.partition("=")[0] for word in words if word.startswith("-")]
+    rows = {name: row for row in answers() for name in row.names} if {*names} - ours else {}
+    for name in names:
         if name in rows and rows[name].refused:
             raise UsageError(f"{name} is not supported: {rows[name].why}")
     others = tuple((name, bool(row.value)) for name, row in rows.items())
@@ -96,7 +92,11 @@ def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
     theirs = [(rows[name], name, value or "") for name, value in typed.pop(THEIRS, ())]
     # special ones look at the others
     notes = [_apply(*use, typed) for use in sorted(theirs, key=lambda use: use[0].special)]
-    notes += [*_rename_values(typed), *_add_mode(typed)]
+    notes += _rename_values(typed)
+    acts = {flag.key for flag in flags() if flag.group is Group.ACTIONS and not flag.key.startswith("print")}
+    if _compilers(typed) and not typed.keys() & {*MODES, *acts}:
+        typed["inference"] = True  # as there, in a suite's script
+        notes.append(NO_MODE)
     return typed, tuple(notes)
 
 
@@ -239,12 +239,3 @@ def _rename_values(typed: Typed) -> Iterator[str]:
             yield f"{model}: {models[model]} here"
     if "only" in typed:
         typed["only"] = [models.get(model, model) for model in typed["only"]]
-
-
-def _add_mode(typed: Typed) -> Iterator[str]:
-    """There, a command of a suite's script without a mode measured inference."""
-    actions = {flag.key for flag in flags() if flag.group is Group.ACTIONS}
-    others = {key for key in actions if not key.startswith("print")}
-    if _compilers(typed) and not typed.keys() & {*MODES, *others}:
-        typed["inference"] = True
-        yield NO_MODE

@@ -122,6 +122,10 @@ class RunFolder:
                 left.unlink(missing_ok=True)  # of a run that was killed before it had a plan, or comes second
             yield end_last_line(self.records_path)
 
+    def told(self, name: str) -> list[str]:
+        """The words of a list in ``run.json``."""
+        return listed(read_run_json(self.path), name, str)
+
     def how_to_go_on(self) -> str:
         return f"go on with: {plain(shlex.join((*program(), '--resume', str(self.path), *self._more)))}"
 

@@ -39,7 +39,7 @@ FLAGS = (COMPARE, FAIL_ON)
 FORMATS = ("console", "json", "md")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CompareRequest:
     """Two runs. ``output_dir``: where files go; None: one format is printed."""
 
@@ -58,18 +58,12 @@ def parse(given: Given) -> CompareRequest:
     for word in sorted(formats - {*FORMATS}):
         raise UsageError(f"--format: a comparison of runs has no {word}; choose from {', '.join(FORMATS)}")
     if len(formats) > 1 and output_dir is None:
-        raise UsageError(
-            "--format: one format at a time is printed; name a folder for more with --output-dir"
-        )
+        advice = "name a folder for more with --output-dir"
+        raise UsageError(f"--format: one format at a time is printed; {advice}")
     if os.path.realpath(first) == os.path.realpath(second):
         raise UsageError(f"--compare: {first} is named twice; name two runs")
-    return CompareRequest(
-        first=first,
-        second=second,
-        formats=formats,
-        fail_on=listed(FAIL_ON.long, given.get(FAIL_ON.key, ())),
-        output_dir=output_dir,
-    )
+    fail_on = listed(FAIL_ON.long, given.get(FAIL_ON.key, ()))
+    return CompareRequest(first, second, formats, fail_on, output_dir)
 
 
 def perform(request: CompareRequest, argv: Sequence[str]) -> int:
@@ -88,16 +82,15 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     results, refusals = gate_results(changes, gates)
     if "console" in request.formats:
         print_changes(changes, results, console)
-    for name, render in (("json", render_json), ("md", render_markdown)):
-        if name not in request.formats:
-            continue
-        content = render(changes, results)
+    renders = {"json": render_json, "md": render_markdown}
+    for name in (name for name in renders if name in request.formats):
+        content = renders[name](changes, results)
         if request.output_dir is None:
             sys.stdout.write(content)
-            continue
-        path = request.output_dir / f"changes.{name}"
-        write_asked("--output-dir", path, content.encode(errors="backslashreplace"))
-        say(console, str(path))
+        else:
+            path = request.output_dir / f"changes.{name}"
+            write_asked("--output-dir", path, content.encode(errors="backslashreplace"))
+            say(console, str(path))
     for result in results:  # always print the cause of exit codes 1 and 3
         if "console" not in request.formats and (result.cases or result.open):
             print_result(result, Console(stderr=True))

@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness import devices
 from harness.hardware.cpus import usable_cpus
@@ -16,9 +15,6 @@ from harness.schema import Case, Job, Mode, Protocol, Record
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import FAILURES, OK
 from runner.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 DIFFERENCE = Protocol().noise_threshold
 BUSY, LEAST_MEMORY = 0.1, 0.1  # load for each CPU; share that is available
@@ -57,19 +53,16 @@ def parse(given: Given) -> str | None:
 def perform(request: str | None, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    show_facts(console := Console(), facts(Path("/"), os.environ, len(usable_cpus())))
+    console = Console()
+    for name, state, advice in facts(Path("/"), os.environ, len(usable_cpus())):
+        console.print(f"{'!' if advice else ' '} {name:22} {state}", markup=False)
+        if advice:
+            console.print(f"    -> {advice}", markup=False)
     console.print("Eager against itself, in a worker (a few seconds):")
     record = measured(request)
     for line in noise_lines(record):
         console.print(f"  {line}", markup=False)
     return OK if record.samples is not None else FAILURES
-
-
-def show_facts(console: Console, told: Iterator[Fact]) -> None:
-    for name, state, advice in told:
-        console.print(f"{'!' if advice else ' '} {name:22} {state}", markup=False)
-        if advice:
-            console.print(f"    -> {advice}", markup=False)
 
 
 def facts(root: Path, environment: Mapping[str, str], cpus: int) -> Iterator[Fact]:
@@ -138,12 +131,11 @@ def noise_lines(record: Record) -> Iterator[str]:
         if columns()[column].value(comparison) is not None:
             yield sentence.format_map(Known(comparison))
     half = None if comparison.estimate is None else comparison.estimate.rounds_half
-    needed = half and math.ceil(len(samples) * (half / math.log1p(DIFFERENCE)) ** 2)
-    yield (
-        f"to see a difference of {DIFFERENCE:.0%}, about {needed} rounds are needed at this noise"
-        if needed
-        else "too few rounds to say how many a comparison needs"
-    )
+    if half:
+        needed = math.ceil(len(samples) * (half / math.log1p(DIFFERENCE)) ** 2)
+        yield f"to see a difference of {DIFFERENCE:.0%}, about {needed} rounds are needed at this noise"
+    else:
+        yield "too few rounds to say how many a comparison needs"
 
 
 def measured(device: str | None = None) -> Record:

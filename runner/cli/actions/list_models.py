@@ -26,15 +26,11 @@ def perform(config: RunConfig, argv: Sequence[str]) -> int:
     jobs = our_part(config.partition, named(config.environments, plan(config, catalog)))
     for suite in config.suites:
         selected = {job.case.name: job.case for job in jobs if job.case.suite == suite}
-        offered = [
-            case
-            for mode in config.modes
-            for case in catalog.cases(suite, setting_for(config, config.devices[0], mode))
-        ]
-        asked = bool(config.selection.only or config.selection.filters or config.partition.total)
-        on_request = {
-            c.name: changed_case(c, config.changes) for c in offered if ON_REQUEST in c.tags and not asked
-        }
+        settings = (setting_for(config, config.devices[0], mode) for mode in config.modes)
+        offered = [case for setting in settings for case in catalog.cases(suite, setting)]
+        asked = config.selection.only or config.selection.filters or config.partition.total
+        large = [] if asked else [case for case in offered if ON_REQUEST in case.tags]
+        on_request = {case.name: changed_case(case, config.changes) for case in large}
         for case in (*selected.values(), *on_request.values()):
             notes = "" if case.name in selected else "  (only when named)"
             notes += f"  (skipped: {case.skip})" if case.skip else ""

@@ -83,29 +83,22 @@ def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
 def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     from rich.console import Console
 
-    if request.folder is None:
-        code, folder = measured(request, argv, Console())
-        if folder is None or code not in (OK, FAILURES):
-            return code
-        gates = _code_of_gates(request, folder, Console())
-        return code or gates
-    return _resume(request.folder, request, Console())
-
-
-def _code_of_gates(request: MeasureRequest, folder: RunFolder, console: Console) -> int:
-    """Prints the result of each gate."""
-    if not request.gates:
-        return OK
+    console = Console()
+    if request.folder is not None:
+        return _resume(request.folder, request, console)
+    code, folder = measured(request, argv, console)
+    if folder is None or code not in (OK, FAILURES) or not request.gates:
+        return code
     from runner.analysis.derive import summarize
     from runner.runs.compare.gates import answered
     from runner.runs.compare.of_run import run_result
     from runner.runs.compare.output import print_result
 
-    summary = summarize(folder.read().records)
-    results, refusals = answered(request.gates, partial(run_result, summary))
+    results, refusals = answered(request.gates, partial(run_result, summarize(folder.read().records)))
     for result in results:
         print_result(result, console)
-    return code_of(results, refusals)
+    of_gates = code_of(results, refusals)
+    return code or of_gates
 
 
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
@@ -125,10 +118,10 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     if not jobs:
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
-    facts |= {THREADS: _threads_here(), FILES: _own_files(jobs)}
+    facts |= {THREADS: _threads_here(), FILES: _own_files(jobs), **about}
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
-        folder = RunFolder.create(config.output_dir, jobs, argv, {**facts, **about}, more)
+        folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)
         for note in request.notes:
             print(f"note: {note}", file=sys.stderr)
         return measure(folder, jobs, console, executor, request.formats), folder
@@ -164,21 +157,15 @@ def _own_files(jobs: Sequence[Job]) -> list[str]:
     """The user's own files, each with a digest of what it holds."""
     from runner.engine.processes import source_of
 
-    sources = {source for job in jobs for source in (job.case.suite, *job.own_compilers.values())}
-    paths = sorted(map(source_of, sources | {job.protocol.optimizer for job in jobs}))
-    return [
-        f"{path} {sha256(path.read_bytes()).hexdigest()}"
-        for path in dict.fromkeys(paths)
-        if path.suffix == ".py" and path.is_file()
-    ]
+    named = ((job.case.suite, job.protocol.optimizer, *job.own_compilers.values()) for job in jobs)
+    paths = sorted({source_of(source) for sources in named for source in sources})
+    files = [path for path in paths if path.suffix == ".py" and path.is_file()]
+    return [f"{path} {sha256(path.read_bytes()).hexdigest()}" for path in files]
 
 
 def _say_edited(folder: RunFolder, jobs: Sequence[Job]) -> None:
     """A note on each of the user's files that is not what it was when the run began."""
-    from runner.store.run_folder import listed as items_of
-    from runner.store.run_folder import read_run_json
-
-    then = items_of(read_run_json(folder.path), FILES, str)
+    then = folder.told(FILES)
     for file in _own_files(jobs) if then else ():
         if file not in then:
             edited = f"{RESUME.long}: {file.rpartition(' ')[0]} was edited after the run began"
@@ -189,8 +176,7 @@ def _check_same_machine(folder: RunFolder) -> None:
     """``UsageError`` for results of another processor, device, torch or choice of threads."""
     from runner.engine.processes import PROCESS_FILES
     from runner.store.record_file import read_records
-    from runner.store.run_folder import THREADS, read_run_json
-    from runner.store.run_folder import listed as items_of
+    from runner.store.run_folder import THREADS
 
     # a run that was killed before its first record has no file of them
     paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
@@ -198,10 +184,9 @@ def _check_same_machine(folder: RunFolder) -> None:
     in_ours = [record for record in known if not record.job.environments]
     devices = {record.job.device for record in in_ours if of(record.job.device).accelerated}
     models = devices_here(sorted(devices))["models"] if devices else {}
+    on_device = {device: [r for r in in_ours if r.job.device == device] for device in models}
     facts_here = [("cpu", known, cpu_model()), ("torch", in_ours, version_of("torch"))]
-    for device, model in models.items():
-        there = [record for record in in_ours if record.job.device == device]
-        facts_here.append(("device_name", there, model))
+    facts_here += [("device_name", on_device[device], model) for device, model in models.items()]
     for name, records, here in facts_here:
         facts = {record.environment.get(name) for record in records} - {None}
         # the version that a wheel from PyPI states has no local part, such as +cu128
@@ -211,10 +196,11 @@ def _check_same_machine(folder: RunFolder) -> None:
                 f"{RESUME.long}: {folder.path} has results of {' and '.join(others)}, and this is {name} "
                 f"{here}; measure the other jobs in a new folder"
             )
-    chosen = [record.job for record in known if record.job.protocol.threads is None]
-    on_cpu = any(not of(job.device).accelerated for job in chosen)
-    for then, now in zip(items_of(read_run_json(folder.path), THREADS, str), _threads_here(), strict=False):
-        if then != now and on_cpu:
+    chosen = {record.job.device for record in known if record.job.protocol.threads is None}
+    if all(of(device).accelerated for device in chosen):
+        return
+    for then, now in zip(folder.told(THREADS), _threads_here(), strict=False):
+        if then != now:
             raise UsageError(
                 f"{RESUME.long}: torch chose its threads by {then}, and here by {now}; go on under the same "
                 "conditions, or measure the other jobs in a new folder"

@@ -36,12 +36,11 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     from runner.cli.measuring import report
     from runner.store.merge import merge
 
-    console = Console()
     folders, output_dir, formats = request
     merged = merge(folders, output_dir, argv)
     for sentence in merged.damage:
         tell(f"{'error' if merged.lost else 'note'}: {sentence}")
-    code = report(merged.folder, console, formats)
+    code = report(merged.folder, console := Console(), formats)
     if merged.missing:
         console.print(merged.missing, markup=False, highlight=False, soft_wrap=True)
     return BAD_INPUT if merged.lost else code

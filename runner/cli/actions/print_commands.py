@@ -13,13 +13,8 @@ from runner.plan.environments.plan import named
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part
 
-FLAGS = (
-    flag(
-        "--print-run-commands",
-        group=Group.ACTIONS,
-        help="print one suite-script command for each model, device and precision",
-    ),
-)
+HELP = "print one suite-script command for each model, device and precision"
+FLAGS = (flag("--print-run-commands", group=Group.ACTIONS, help=HELP),)
 
 
 def parse(given: Given) -> RunConfig:

@@ -47,9 +47,8 @@ def parse(given: Given) -> tuple[MeasureRequest, bool]:
     if compiler_of(named[0]) == "eager" or named[0] in config.own_compilers:
         raise UsageError(f"{action}: {named[0]} has no settings to test; name a backend of torch.compile")
     if config.environments or request.where.executor == "ray":
-        raise UsageError(
-            f"{action} measures in one environment of this machine; leave --envs and --executor out"
-        )
+        here = "measures in one environment of this machine"
+        raise UsageError(f"{action} {here}; leave --envs and --executor out")
     if config.protocol.isolate:
         raise UsageError(f"{action} compares settings in the same rounds of a process; leave --isolate out")
     if not config.protocol.performance:
@@ -92,12 +91,10 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
             hand_over(folder / job.key, folder / job.key / TRACE, why)
             show(why, console)
             if not asks_why:
+                failed = f"it is {why.plain.status.value}, so no setting is compared with it"
+                reason = "no setting wins with parity" if why.plain.passed else failed
                 best = winner(why.attempts)
-                reason = "no setting wins with parity"
-                if not why.plain.passed:
-                    reason = f"it is {why.plain.status.value}, so no setting is compared with it"
-                kept = best.setting if best else f"the plain candidate: {reason}."
-                say(console, f"Keep: {kept}")
+                say(console, f"Keep: {best.setting if best else f'the plain candidate: {reason}.'}")
             whys.append(why)
     finally:  # Ctrl-C loses no explanation; a program finds why.json where no model has times
         _write(folder, whys, console)
@@ -113,8 +110,8 @@ def _write(folder: Path, whys: Sequence[Why], console: Console) -> None:
     if len(whys) > 1:
         console.print()
         console.print(grid_of(console, overview(whys), lambda *_: ""))
-    drawn = {why.plain.record.job.key: balance_png(why) for why in whys}
-    pictures = {key: picture for key, picture in drawn.items() if picture}
+    drawn = ((why.plain.record.job.key, balance_png(why)) for why in whys)
+    pictures = {key: picture for key, picture in drawn if picture}
     for key, picture in pictures.items():
         (folder / key / "balance.png").write_bytes(picture)
     (folder / "why.html").write_bytes(page(whys, pictures))
