@@ -15,11 +15,9 @@ def config(*words: str) -> RunConfig:
 
 
 def test_lists_by_repetition_and_by_commas() -> None:
-    parsed_config = config(
-        "--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu"
-    )
-    assert parsed_config.dtypes == ("float32", "amp", "bfloat16")
-    assert (parsed_config.compilers, parsed_config.devices) == (("eager", "inductor"), ("cpu",))
+    read = config("--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu")
+    assert read.dtypes == ("float32", "amp", "bfloat16")
+    assert (read.compilers, read.devices) == (("eager", "inductor"), ("cpu",))
 
 
 @pytest.mark.parametrize(
@@ -132,10 +130,7 @@ BAD = [
     ("--training --fail-on=regression:", "--fail-on: '' is not a share"),
     ("--training --fail-on=compile:10% --compile-runs=2", "--fail-on: compile compares environments of a"),
     ("--training --fail-on=speedup", "--fail-on: '' is not a speedup; write for example speedup:1.4"),
-    (
-        "--training --fail-on=speedup:1.4 --accuracy",
-        "speedup is measured in timed steps; leave --accuracy out",
-    ),
+    ("--training --fail-on=speedup:1 --accuracy", "speedup is measured in timed steps; leave --accuracy"),
     ("--fail-on parity --history", "--fail-on is for --compare A B"),
     ("--compare a b --history", "--compare and --history exclude each other"),
 ]
@@ -148,10 +143,7 @@ def test_bad_input_names_what_is_wrong(words: str, says: str) -> None:
 
 
 IDLE = [
-    (
-        "--training --model=mine.models:make --scale=tiny",
-        "--scale does nothing with models of your own alone",
-    ),
+    ("--training --model=my.own:make --scale=tiny", "--scale does nothing with models of your own alone"),
     ("--training --model=mine.models:make --suites=ops --scale=tiny", ""),
     ("--training --accuracy -n5", "-n/--repeat does nothing with --accuracy"),
     ("--training --accuracy --quick --precision=5%", "--ci-width does nothing with --accuracy"),

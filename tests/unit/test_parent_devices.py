@@ -100,9 +100,7 @@ def test_an_environment_must_have_the_device(monkeypatch: Patch, there: int) -> 
     facts = {"torch": "2.15.0", "devices": {"cuda": there}}
 
     def resolved(asked: Sequence[EnvSpec], *_: object) -> Checked:
-        return {
-            Environment(name=env.name, python="p", asked=env.text, torch="2.15.0"): facts for env in asked
-        }
+        return {Environment(name=e.name, python="p", asked=e.text, torch="2.15.0"): facts for e in asked}
 
     monkeypatch.setattr(prepare, "resolved", resolved)
     monkeypatch.setattr(probe, "usable_compilers", usable)
