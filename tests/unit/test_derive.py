@@ -89,9 +89,8 @@ def test_what_was_not_compiled_says_why_and_is_sent_to_no_empty_log(why: str, ad
     record = replace(record, failure=replace(known(record.failure), message=message))
     warning = finding([record], "Not compiled")
     assert warning.cases[0].endswith(message)
-    assert [
-        word for word in ("inductor[dynamo.allow_rnn=True]", "TORCH_LOGS") if word in warning.advice
-    ] == advised
+    words = ("inductor[dynamo.allow_rnn=True]", "TORCH_LOGS")
+    assert [word for word in words if word in warning.advice] == advised
 
 
 def test_a_control_that_moved_is_said_first_among_the_timings() -> None:

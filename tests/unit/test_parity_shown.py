@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Environment, Record, Scalar, Status, Where
+from harness.schema import Environment, Record, Status, Where
 from runner.analysis import caveats
 from runner.analysis.columns import COMPUTED, columns, own_columns
 from runner.analysis.conditions import parsed, value_of
@@ -87,10 +87,8 @@ def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output
     (case / "parity-inductor-a-1-.csv").write_text("\n".join(lines))
     ((key, tensors),) = read_figures(tmp_path, [record, make_record(make_job("none"))]).items()
     assert key == (record.job.key, record.candidate)
-    assert [(tensor.tensor, tensor.call, tensor.outcome) for tensor in tensors] == [
-        ("gradient.w", 4, "fail"),
-        ("output", 4, "pass"),
-    ]
+    shown = [(tensor.tensor, tensor.call, tensor.outcome) for tensor in tensors]
+    assert shown == [("gradient.w", 4, "fail"), ("output", 4, "pass")]
     assert tensors[1].noisy is None
     summary = replace(summarize([record]), figures={key: tensors})
     (panel,) = next(panel_chunks(summary))
@@ -99,18 +97,15 @@ def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output
     assert read_figures(tmp_path, [record]) == {}
 
 
-def approximate() -> Record:
+def test_an_approximate_candidate_shows_its_error_and_enters_no_number_of_the_group() -> None:
     parity = make_parity(Status.FAIL_ACCURACY)  # the error is half of the tensor's size
     record = make_record(make_job("quantized"), speedup=3.0)
-    return replace(record, status=Status.APPROXIMATE, parity=parity)
-
-
-def test_an_approximate_candidate_shows_its_error_and_enters_no_number_of_the_group() -> None:
-    assert cell(approximate()) == "approximate, off by 50 %"
-    summary = summarize([approximate(), make_record(make_job("exact"), speedup=1.5)])
+    approximate = replace(record, status=Status.APPROXIMATE, parity=parity)
+    assert cell(approximate) == "approximate, off by 50 %"
+    summary = summarize([approximate, make_record(make_job("exact"), speedup=1.5)])
     (group,) = summary.groups
     assert (group.total, group.passed, group.mean.models) == (1, 1, 1)
-    assert (round(known(group.mean.value), 1), summarize([approximate()]).groups) == (1.5, ())
+    assert (round(known(group.mean.value), 1), summarize([approximate]).groups) == (1.5, ())
 
 
 def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do() -> None:
@@ -138,19 +133,14 @@ def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> 
 
 def test_a_localized_failure_names_stage_submodule_and_script() -> None:
     record = make_record(make_job("wrong"), status=Status.FAIL_ACCURACY)
-    where = Where(
-        stage="decompositions",
-        compiler="aot_eager_decomp_partition",
-        module="blocks.0.act",
-        module_class="GELU",
-        repro="cases/wrong/repro-inductor.py",
-    )
+    stage = Where(stage="decompositions", compiler="aot_eager_decomp_partition", repro="cases/a/repro.py")
+    where = replace(stage, module="blocks.0.act", module_class="GELU")
     localized = judged(record, where=where)
     assert cell(localized) == "fail_accuracy, decompositions of blocks.0.act"
     (case,) = finding([localized], "Parity failures").cases
     assert case.endswith(
         "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
-        "run cases/wrong/repro-inductor.py"
+        "run cases/a/repro.py"
     )
     nowhere = judged(record, where=Where(stage="", note="it passes now"))
     assert cell(nowhere) == "fail_accuracy"
@@ -165,12 +155,16 @@ CAVEATS = [row for table in TABLES for row in table.values()]
 WORDS = [(rule["when"], rule["sentence"] + rule["advice"]) for rule in rules()] + [row[:2] for row in CAVEATS]
 
 
-def test_conditions_and_words_name_what_there_is_and_leave_nothing_over() -> None:
+def test_conditions_and_words_name_what_there_is_with_equal_limits_and_leave_nothing_over() -> None:
     fields = {name for _, text in WORDS for _, name, _, _ in Formatter().parse(text) if name}
     nodes = [node for text in fields.union(when for when, _ in WORDS) for node in ast.walk(parsed(text))]
     for node in (node for node in nodes if isinstance(node, ast.expr)):
         value_of(node, FULL.value)
         assert not isinstance(node, ast.Attribute) or hasattr(value_of(node.value, FULL.value), node.attr)
+    for rule in rules():
+        limits = f"{COARSE:.0%}" if rule["when"] == "coarse" else rule["when"]
+        assert set(re.findall(r"\d[\d.]*", rule["title"])) <= set(re.findall(r"\d[\d.]*", limits))
+    assert any(f"processes < {LEAST_ACROSS}" in row[0] and f"={LEAST_ACROSS}." in row[2] for row in CAVEATS)
     facts = {name for name, fact in vars(Known).items() if isfunction(fact) and name[0] != "_"}
     assert facts - {"value", "holds"} <= {node.id for node in nodes if isinstance(node, ast.Name)}
     assert {c.name for c in own_columns() if c.source == COMPUTED.get(c.name)} == set(COMPUTED)
@@ -184,25 +178,17 @@ def test_a_condition_is_false_of_what_is_missing_and_an_error_names_what_is_unkn
             FULL.holds(wrong)
 
 
-def test_limits_in_words_are_those_of_the_conditions() -> None:
-    for rule in rules():
-        limits = f"{COARSE:.0%}" if rule["when"] == "coarse" else rule["when"]
-        assert set(re.findall(r"\d[\d.]*", rule["title"])) <= set(re.findall(r"\d[\d.]*", limits))
-    assert any(f"processes < {LEAST_ACROSS}" in row[0] and f"={LEAST_ACROSS}." in row[2] for row in CAVEATS)
-
-
 @pytest.mark.parametrize(
-    ("metrics", "sentence"),
+    ("hits", "saved_s", "said"),
     [
-        ([{"hits": 2, "misses": 0, "saved_s": 12.2}, {"hits": 1, "misses": 0, "saved_s": 3.1}],
-         "Compile caches were warm for 2 of 2 compilations: compiling what the caches held took about 15 s."),
-        ([{"hits": 2, "misses": 0}, {"hits": 0, "misses": 1}],
-         "Compile caches were warm for 1 of 2 compilations: with cold caches compilation takes longer."),
-        ([{"hits": 0, "misses": 1}], None),
+        ((2, 1), 7.65, "for 2 of 2 compilations: compiling what the caches held took about 15 s."),
+        ((2, 0), None, "for 1 of 2 compilations: with cold caches compilation takes longer."),
+        ((0,), None, ""),
     ],
-)  # fmt: skip
-def test_what_caches_saved(metrics: list[dict[str, Scalar]], sentence: str | None) -> None:
+)
+def test_what_caches_saved(hits: tuple[int, ...], saved_s: float | None, said: str) -> None:
+    metrics = [{"hits": count, "misses": int(not count), "saved_s": saved_s} for count in hits]
     counters = [{f"compile_cache_{name}": value for name, value in saved.items()} for saved in metrics]
     records = [make_record(make_job(f"m{n}"), metrics=saved) for n, saved in enumerate(counters)]
     told = [text for text in summarize(records).caveats if "caches" in text]
-    assert told == ([sentence] if sentence else [])
+    assert told == ([f"Compile caches were warm {said}"] if said else [])
