@@ -19,7 +19,7 @@ from urllib.parse import quote
 from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
 from runner.analysis.texts import coarse_note
-from runner.reports.curves_plot import svgs
+from runner.reports.lines_plot import svgs
 from runner.reports.pages.overview import ALWAYS_SHOWN, KINDS, candidates, counts, first_results, title
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data

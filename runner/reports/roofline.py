@@ -4,8 +4,7 @@ Left: the roofline (Williams, Waterman, Patterson 2009), FLOP/s over FLOP/byte, 
 of memory and processor that the same workers measured. Right: bytes per second, for all operations,
 because fused norms and softmax, and copies, have no FLOPs (``harness/metrics/flops.py``).
 The number of a row is the number of its point on the left. Bytes are the bytes of eager's operations,
-also for compiled points: a point above the roof moved fewer bytes. Only for cases tagged as operations;
-report.html has models.
+also for compiled points: a point above the roof moved fewer bytes. Only for cases tagged as operations.
 """
 
 from __future__ import annotations
@@ -19,20 +18,19 @@ from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
-from runner.reports.parts.axes import GREY, legend, light_grid, new_figure, note, shortened, styles
-from runner.reports.parts.pictures import by_name, plain_style
-from runner.reports.parts.sections import Section, compilers, environment_line, plot_name, sections
+from runner.reports.parts import pictures
+from runner.reports.parts.sections import Section, compilers, plot_name, sections
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
-WIDTH_IN, LEAST_IN, ROW_IN = 11.0, 4.2, 0.19
-MOST_ROWS = 60
-LABEL_WIDTH = 30
-MARGIN = 1.6  # factor around the outermost points; both axes are logarithmic
+WIDTH_IN, ROW_IN = 11.0, 0.19
+MOST_ROWS, LEAST_ROWS = 60, 15
+PEAK, BANDWIDTH = "measured_peak_tflop_per_s", "measured_bandwidth_gb_per_s"
+MARGIN = 2.5  # factor around the outermost points
+Points = Sequence[tuple[float, Mapping[str, float]]]  # the place of an operation -> its rates
 Styles = Mapping[str, Mapping[str, Any]]
 """Options of a mark, by compiler; "" is eager."""
 
@@ -47,9 +45,8 @@ class Operation(NamedTuple):
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    order = compilers(summary)
     panels = [(plot_name(s.suite, s.dtype, "_roofline"), s) for s in sections(summary) if operations(s)]
-    return by_name(panels, lambda members: draw(members, order))
+    return pictures.pictures(pictures.by_name(panels, lambda members: draw(members, compilers(summary))))
 
 
 def operations(section: Section) -> tuple[Operation, ...]:
@@ -71,102 +68,75 @@ def operations(section: Section) -> tuple[Operation, ...]:
 def _rates(members: Sequence[Comparison], rate: str) -> dict[str, float]:
     """Eager's rate under "", and the rates of the candidates that passed parity."""
     eager = next((value for c in members if (value := c.number(EAGER + rate))), None)
-    rates = {} if eager is None else {"": eager}
-    for comparison in members:
-        value = comparison.number(CANDIDATE + rate)
-        if value and comparison.record.status.passed:
-            rates[comparison.compiler] = value
-    return rates
+    passed = {c.compiler: c.number(CANDIDATE + rate) for c in members if c.record.status.passed}
+    return {name: value for name, value in {"": eager, **passed}.items() if value}
 
 
 def highest(section: Section, limit: str) -> float | None:
     """The highest measurement of a limit of the device, because disturbances can only lower it."""
-    values = (c.number(limit) for c in section.comparisons)
-    return max((value for value in values if value is not None), default=None)
+    return max((value for c in section.comparisons if (value := c.number(limit)) is not None), default=None)
 
 
+@pictures.plain_style()
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
     rows = [operations(panel) for panel in panels]
-    heights = [max(LEAST_IN, 1.4 + ROW_IN * min(MOST_ROWS, len(shown))) for shown in rows]
-    of_compiler: Styles = {
-        "": {"color": GREY, "marker": "o", "mfc": "white", "ms": 6.5, "linewidth": 0, "zorder": 3},
-        **{
-            name: {**style, "ms": 5.0, "linewidth": 0, "zorder": 4}
-            for name, style in styles(order, first_shape=1).items()
-        },
-    }
-    with plain_style():
-        figure = new_figure(WIDTH_IN, sum(heights))
-        grid = figure.subplots(len(panels), 2, squeeze=False, height_ratios=heights, width_ratios=(1.15, 1.0))
-        for (left, right), panel, shown in zip(grid, panels, rows, strict=True):
-            bandwidth = highest(panel, "measured_bandwidth_gb_per_s")
-            peak = highest(panel, "measured_peak_tflop_per_s")
-            _draw_roofline(left, shown[:MOST_ROWS], peak, bandwidth, of_compiler)
-            _draw_bytes(right, shown, bandwidth, of_compiler)
-            left.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", pad=32, parse_math=False)
-            note(left, environment_line(panel.environment), (0.0, 1.0), (0, 21), color=GREY)
+    heights = [1.4 + ROW_IN * min(MOST_ROWS, max(LEAST_ROWS, len(shown))) for shown in rows]
+    eager: dict[str, Any] = {"color": pictures.GREY, "marker": "o", "mfc": "white", "ms": 8}
+    of_compiler = {"": eager, **pictures.styles(order)}
+    figure = pictures.new_figure(WIDTH_IN, sum(heights))
+    grid = figure.subplots(len(panels), 2, squeeze=False, height_ratios=heights, width_ratios=(1.15, 1.0))
+    for (left, right), panel, shown in zip(grid, panels, rows, strict=True):
+        _draw_roofline(left, panel, shown[:MOST_ROWS], of_compiler)
+        _draw_bytes(right, panel, shown[:MOST_ROWS], of_compiler)
+        cut = f"the first {MOST_ROWS} of {len(shown)} operations" if len(shown) > MOST_ROWS else ""
+        pictures.heading(left, panel.title, panel.environment, cut)
+    pictures.legend(figure, grid[:, 1], loc="outside upper left", ncols=6)
     return figure
 
 
-def _draw_roofline(
-    ax: Axes, shown: Sequence[Operation], peak: float | None, bandwidth: float | None, of_compiler: Styles
-) -> None:
-    """The points of the operations with FLOPs, under the two limits. A line joins an operation's points."""
-    ax.set(xlabel="FLOP / byte of eager's operations", ylabel="TFLOP/s")
+def _draw_roofline(ax: Axes, panel: Section, shown: Sequence[Operation], of_compiler: Styles) -> None:
+    """The points of the operations with FLOPs, under the two limits."""
+    ax.set(xscale="log", yscale="log", xlabel="FLOP / byte of eager's operations", ylabel="TFLOP/s")
     points = {n: (o.flop_per_byte, o.flops) for n, o in enumerate(shown, 1) if o.flop_per_byte and o.flops}
+    peak, bandwidth = highest(panel, PEAK), highest(panel, BANDWIDTH)
     if not points or peak is None or bandwidth is None:
         why = "no measured limits" if points else "no operation whose FLOPs are counted"
-        ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", color=GREY)
+        ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", color=pictures.GREY)
         return
     slope = bandwidth * GIGA / TERA
-    places = [x for x, _ in points.values()] + [peak / slope]
-    rates = [rate for _, flops in points.values() for rate in flops.values()]
-    low, high = min(places) / MARGIN**2, max(places) * MARGIN**2
-    ax.plot([low, peak / slope, high], [low * slope, peak, peak], color="black", linewidth=1.2, zorder=2)
-    ax.set(xscale="log", yscale="log", xlim=(low, high))
-    ax.set_ylim(min([*rates, low * slope]) / MARGIN, max([*rates, peak]) * MARGIN)
+    places = [peak / slope, *(x for x, _ in points.values())]
+    low, high = min(places) / MARGIN, max(places) * MARGIN
+    ax.plot([low, peak / slope, high], [low * slope, peak, peak], color="black", linewidth=1.2)
+    text, above = f"peak measured here: {significant(peak, 3)} TFLOP/s", "offset points"
+    ax.annotate(text, (high, peak), (0, 3), textcoords=above, ha="right", fontsize=7)
     for number, (x, flops) in points.items():
-        ax.plot([x, x], [min(flops.values()), max(flops.values())], color="#BBBBBB", linewidth=0.8, zorder=2)
-        for compiler, rate in flops.items():
-            ax.plot(x, rate, **of_compiler[compiler])
-        note(ax, f"{number}", (x, max(flops.values())), (0, 5), "data", ha="center")
-    text = f"peak measured here: {significant(peak, 3)} TFLOP/s"
-    note(ax, text, (0.99, peak), (0, 3), ("axes fraction", "data"), ha="right")
-    _plain_numbers(ax, ax.xaxis, ax.yaxis)
-    drawn = {compiler for operation in shown for compiler in operation.bytes}
-    names = {compiler: compiler_name(compiler) or "eager" for compiler in of_compiler if compiler in drawn}
-    legend(ax, [(name, of_compiler[compiler]) for compiler, name in names.items()])
+        ax.annotate(f"{number}", (x, max(flops.values())), (0, 5), textcoords=above, ha="center", fontsize=7)
+    _draw_points(ax, [*points.values()], of_compiler)
+    pictures.log_ticks(ax.xaxis)
+    pictures.log_ticks(ax.yaxis)
 
 
-def _draw_bytes(ax: Axes, shown: Sequence[Operation], bandwidth: float | None, of_compiler: Styles) -> None:
+def _draw_bytes(ax: Axes, panel: Section, shown: Sequence[Operation], of_compiler: Styles) -> None:
     """A row for each operation, with its number on the roofline."""
-    ax.set_xscale("log")
-    rows = shown[:MOST_ROWS]
-    for place, operation in enumerate(rows):
-        rates = operation.bytes.values()
-        ax.plot([min(rates), max(rates)], [place, place], color="#BBBBBB", linewidth=0.8, zorder=2)
-        for compiler, rate in operation.bytes.items():
-            ax.plot(rate, place, **of_compiler[compiler])
-    short = shortened((operation.name for operation in rows), LABEL_WIDTH)
-    names = [f"{short[operation.name]}  {n}" for n, operation in enumerate(rows, 1)]
-    ax.set_yticks(range(len(names)), names, parse_math=False)
-    ax.set_ylim(len(names) - 0.4, -0.6)  # the first on top
+    ax.set(xscale="log", xlabel="GB/s of what eager's operations read and write")
+    _draw_points(ax, [(n, operation.bytes) for n, operation in enumerate(shown, 1)], of_compiler, turn=-1)
+    names = [f"{pictures.shorten(operation.name, 30)}  {n}" for n, operation in enumerate(shown, 1)]
+    ax.set_yticks(range(1, len(names) + 1), names)
+    ax.set_ylim(len(names) + 0.6, 0.4)  # the first on top
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("GB/s of what eager's operations read and write")
-    if bandwidth is not None:
+    if (bandwidth := highest(panel, BANDWIDTH)) is not None:
         ax.axvline(bandwidth, color="black", linewidth=1.2, zorder=1)
-        text = f"measured here: {significant(bandwidth, 3)} GB/s"
-        note(ax, text, (bandwidth, 1.0), (0, 3), ("data", "axes fraction"), ha="center")
-    if more := len(shown[MOST_ROWS:]):
-        ax.set_title(f"the first {MOST_ROWS}; {more} more", fontsize=7, color=GREY, pad=14)
-    _plain_numbers(ax, ax.xaxis)
+        ax.set_title(f"black line, measured here: {significant(bandwidth, 3)} GB/s", size=7, weight="normal")
+    pictures.log_ticks(ax.xaxis)
 
 
-def _plain_numbers(ax: Axes, *axes: Axis) -> None:
-    """Powers of ten as plain numbers on the logarithmic ``axes``."""
-    from matplotlib.ticker import FuncFormatter
-
-    for axis in axes:
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    light_grid(ax)
+def _draw_points(ax: Axes, points: Points, of_compiler: Styles, turn: int = 1) -> None:
+    """Rates over their places, an operation's joined by a thin line; ``turn`` -1: places over rates."""
+    for place, rates in points:
+        ends = ([place, place], [min(rates.values()), max(rates.values())])
+        ax.plot(*ends[::turn], color="#BBBBBB", linewidth=0.8)
+    for compiler, style in of_compiler.items():
+        if known := [(place, rates[compiler]) for place, rates in points if compiler in rates]:
+            options = {"linewidth": 0, "ms": 5, "label": compiler_name(compiler) or "eager", **style}
+            ax.plot(*[*zip(*known, strict=True)][::turn], **options)

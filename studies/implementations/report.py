@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from runner.analysis.digits import MISSING, significant
-from runner.reports.parts.axes import COLORS, LINES, light_grid, new_figure
-from runner.reports.parts.pictures import pictures, plain_style
+from runner.reports.parts.pictures import COLORS, LINES, new_figure, pictures, plain_style
 from runner.reports.parts.sections import environment_line
 from studies.corpus import SIZES
 from studies.journal import CUT_SHORT, PASS, Line, of_kind
@@ -375,7 +374,6 @@ def _curves(task: str, fits: Sequence[Fitted]) -> Mapping[str, bytes]:
             panel.xaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=9))
             panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))  # plain numbers
             panel.xaxis.set_minor_formatter(NullFormatter())
-            light_grid(panel, hidden=())
         if fits:
-            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
-    return pictures(f"curves_{task}.png", figure)
+            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper")
+    return pictures({f"curves_{task}.png": figure})

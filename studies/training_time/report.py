@@ -13,8 +13,7 @@ from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, estimate_text
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import paired_speedup
-from runner.reports.parts.axes import COLORS, new_figure
-from runner.reports.parts.pictures import pictures, plain_style
+from runner.reports.parts.pictures import COLORS, new_figure, pictures, plain_style
 from runner.reports.parts.sections import environment_line
 from studies.journal import CUT_SHORT, PASS, Line, of_kind
 from studies.options import PRECISIONS, tables
@@ -265,9 +264,9 @@ def _curves(variants: Sequence[Variant]) -> Mapping[str, bytes]:
                 for curve in curves:  # equal curves lie inside each other
                     label = variant.mode if curve is curves[0] else None
                     panel.plot([*curve], [*curve.values()], label=label, **style)
-            panel.set_title(precision, loc="left")
+            panel.set_title(precision)
             panel.set_xlabel("step")
             if panel.lines:
-                panel.legend(frameon=False)
+                panel.legend()
         panels[0].set_ylabel("loss on held-out text, nats; a line for each seed")
-    return pictures("loss_curves.png", figure)
+    return pictures({"loss_curves.png": figure})

@@ -28,7 +28,7 @@ from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.processes import Run, fresh_runs, with_fresh_runs
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment
-from runner.reports import start_up_plot, summary_json
+from runner.reports import lines_plot, summary_json
 from runner.reports.parts.start_up import start_up_tables
 from tests.factories import compiled, known, make_environments, make_job, make_parity, make_record
 from torchduet.frames import frames_of
@@ -211,8 +211,8 @@ def test_files_frames_and_the_picture_have_the_races() -> None:
     assert content["start_forms"][1]["overtaking"]["measured"] is True
     calls = frames_of([record]).first_calls
     assert list(calls[calls["start"] == "cold"]["call_s"]) == pytest.approx(steps(0.5, 0.05))
-    assert sorted(start_up_plot.render(summary)) == ["toys_float32_start_up.png", "toys_float32_start_up.svg"]
-    assert start_up_plot.render(summarize([make_record(make_job())])) == {}
+    assert sorted(lines_plot.render(summary)) == ["toys_float32_start_up.png", "toys_float32_start_up.svg"]
+    assert lines_plot.render(summarize([make_record(make_job())])) == {}
 
 
 # -- what is said about a form -----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from runner.cli.commands import job_command
 from runner.errors import UsageError
 from runner.plan.jobs import plan
 from runner.plan.sweep import AXIS, points
-from runner.reports import curves_plot, html, markdown, summary_json
+from runner.reports import html, lines_plot, markdown, summary_json
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
 from runner.reports.parts.curves import curve_tables
@@ -148,11 +148,15 @@ def test_a_run_tells_the_crossover_in_every_report() -> None:
     text = markdown.render(summary)["report.md"].decode()
     assert "![curves](toys_float32_curves.png)" in text
     assert "faster from batch 6 [" in text
-    assert sorted(curves_plot.render(summary)) == ["toys_float32_curves.png", "toys_float32_curves.svg"]
+    assert sorted(lines_plot.render(summary)) == ["toys_float32_curves.png", "toys_float32_curves.svg"]
     assert html.render(summary)["report.html"].count(b"data:image/svg+xml") == 1
     (told,) = json.loads(summary_json.render(summary)["summary.json"])["curves"]
     assert (told["axis"], told["points"], told["candidate"]) == ("batch", [*BATCHES], "inductor")
     assert told["crossovers"][0]["at"] == pytest.approx(6.0, rel=0.05)
+
+
+def panels_of(records: list[Record]) -> list[Any]:
+    return lines_plot.draw([row for _, row in lines_plot.sweeps(summarize(records))]).axes
 
 
 def test_the_last_panel_has_the_step_over_its_peak_memory() -> None:
@@ -161,14 +165,13 @@ def test_the_last_panel_has_the_step_over_its_peak_memory() -> None:
         size = 10**9 * known(record.job.case.batch_size)
         peaks = {"baseline_peak_memory_bytes": 3 * size, "candidate_peak_memory_bytes": 2 * size}
         records.append(replace(record, metrics={**record.metrics, **peaks}))
-    summary = summarize(records)
-    panel: Any = curves_plot.draw([summary.curves], ["inductor"]).axes[-1]
+    panel = panels_of(records)[-1]
     eager, inductor = panel.get_lines()
     assert [*eager.get_xdata()] == pytest.approx([3 * size for size in BATCHES])
     assert [*inductor.get_xdata()] == pytest.approx([2 * size for size in BATCHES])
     steps = [median_ms(known(record.samples).candidate_s) for record in records]
     assert [*inductor.get_ydata()] == pytest.approx([known(step).value for step in steps])
-    assert panel.get_xlabel() == "peak memory, GB (log scale)"
+    assert panel.get_xlabel() == "peak memory (GB) (log scale)"
 
 
 def test_eager_has_all_points_also_where_the_first_candidate_failed() -> None:
@@ -177,9 +180,8 @@ def test_eager_has_all_points_also_where_the_first_candidate_failed() -> None:
         make_record(record.job, record.candidate, status=Status.FAIL_ACCURACY) if place in (0, 2) else record
         for place, record in enumerate(records)
     ]
-    panels: Any = curves_plot.draw([summarize(records).curves], ["torchscript", "inductor"]).axes
-    (step,) = [panel for panel in panels if panel.get_ylabel() == "step (ms)"]
-    assert [*step.get_lines()[0].get_xdata()] == [*BATCHES]
+    step = panels_of(records)[1]
+    assert (step.get_ylabel(), [*step.get_lines()[0].get_xdata()]) == ("step (ms)", [*BATCHES])
 
 
 def test_points_are_no_models_to_count() -> None:
@@ -218,7 +220,7 @@ def test_points_that_are_on_no_curve() -> None:
     assert [*summarize(records).curves[0].points] == [*BATCHES[1:]]
     records = [replace(record, samples=None) for record in swept()]
     summary = summarize(records)
-    assert (summary.curves, curves_plot.render(summary)) == ((), {})
+    assert (summary.curves, lines_plot.render(summary)) == ((), {})
     assert "parity pass" in closing_lines(summary)[0]
     records = swept()[:1]
     assert summarize(records).curves == ()

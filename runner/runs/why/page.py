@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.digits import ms_text
 from runner.reports.pages.templates import template
-from runner.reports.parts.axes import legend, light_grid, new_figure
-from runner.reports.parts.pictures import plain_style, png
+from runner.reports.parts.pictures import new_figure, plain_style, png
 from runner.runs.why.explain import Why
 from runner.runs.why.words import SMALL_MS, overview, parts
 
@@ -43,7 +42,7 @@ def balance_png(why: Why) -> bytes | None:
         ax.set_yticks(range(len(lines)), [line for line, _ in lines])
         ax.invert_yaxis()
         ax.set_xlabel("ms of one step, under the profiler")
-        figure.suptitle(why.title, x=0.01, ha="left", fontsize=10, parse_math=False)
-        light_grid(ax, "x")
-        legend(ax, [(name, {"color": color, "marker": "s", "linestyle": "none"}) for name, color in SIDES])
+        figure.suptitle(why.title, x=0.01, ha="left", fontsize=10)
+        ax.grid(visible=False, axis="y")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SIDES))
         return png(figure)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from runner.analysis.digits import estimate_text, ms_text, seconds_text, significant
 from runner.analysis.estimate import Estimate, Verdict
 from runner.reports.markdown import escape, list_block, table_block
-from runner.reports.parts.axes import shorten
 from runner.reports.parts.grid import Table, grid_of, optional, text_for
+from runner.reports.parts.pictures import shorten
 from runner.runs.why.explain import Attempt, Ends, Stage, Tested, Why
 from runner.runs.why.looked import REST
 

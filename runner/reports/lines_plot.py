@@ -1,0 +1,152 @@
+"""Lines over an axis, a row of panels for each model: the curves of ``--sweep``, the races of ``--start-up``.
+
+``{suite}_{dtype}_curves.png``, ``.svg``: speedup, time of a step, compilation and peak memory over the axis,
+and the time of a step over its peak memory; bands are 95 % intervals. ``{suite}_{dtype}_start_up.png``,
+``.svg``: steps done over the seconds since the model was built; a curve above eager's has overtaken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from harness.schema import EAGER_START
+from runner.analysis.comparison import CONTROL, Comparison, Curve, Summary
+from runner.analysis.estimate import Typical
+from runner.analysis.sweep.curves import median_ms
+from runner.analysis.texts import compiler_name
+from runner.labels import case_name
+from runner.reports.parts import pictures
+from runner.reports.parts.curves import curve_plot
+from runner.reports.parts.sections import compilers, plot_name
+from runner.reports.parts.start_up import form_name, overtaking_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg")
+WIDTH_IN, PANEL_IN, ROW_IN = 11.0, 3.4, 3.0
+MOST_ROWS = 12  # of a suite; report.md has all
+MANY = 50  # points of a line, which has markers at some of them
+EAGER: Mapping[str, Any] = {"color": "black", "marker": "o"}
+SPEEDUP, STEP, COMPILATION = "speedup over eager", "step (ms)", "compilation (s)"
+PEAK = "peak memory (GB)"
+MEASURES = (SPEEDUP, STEP, COMPILATION, PEAK)
+CANDIDATE, BASELINE = 0, 1
+Styles = Mapping[str, Mapping[str, Any]]
+Line = tuple[str, Mapping[str, Any], Sequence[tuple[float, Typical]]]
+"""The label, the style and the points; their intervals are a band."""
+
+
+class Panel(NamedTuple):
+    x: str
+    y: str
+    lines: Sequence[Line]
+    places: Sequence[float] = ()  # of ticks
+
+
+class Row(NamedTuple):
+    title: str
+    first: Comparison  # its environment is that of the row
+    panels: Sequence[Panel]
+    legend: str = ""
+
+
+def render(summary: Summary) -> Mapping[str, bytes]:
+    return pictures.pictures(pictures.by_name([*sweeps(summary), *races(summary)], draw))
+
+
+def svgs(summary: Summary) -> tuple[bytes, ...]:
+    """The curves in report.html."""
+    return tuple(map(pictures.svg, pictures.by_name(sweeps(summary), draw).values()))
+
+
+@pictures.plain_style()
+def draw(rows: Sequence[Row]) -> Figure:
+    rows, columns = rows[:MOST_ROWS], len(rows[0].panels)
+    figure = pictures.new_figure(max(WIDTH_IN, PANEL_IN * columns), ROW_IN * len(rows))
+    for axes, row in zip(figure.subplots(len(rows), columns, squeeze=False), rows, strict=True):
+        for ax, panel in zip(axes, row.panels, strict=True):
+            _draw_panel(ax, panel)
+        pictures.heading(axes[0], row.title, row.first.record.environment)
+        pictures.legend(axes[-1], axes, loc="center left", bbox_to_anchor=(1.0, 0.5), title=row.legend)
+    return figure
+
+
+def _draw_panel(ax: Axes, panel: Panel) -> None:
+    for label, style, points in panel.lines:
+        x, y = [x for x, _ in points], [there.value for _, there in points]
+        ax.plot(x, y, label=label, linewidth=1.3, ms=4, markevery=0.1 if len(x) > MANY else None, **style)
+        low, high = ([getattr(there, end) or there.value for _, there in points] for end in ("low", "high"))
+        ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    ax.set(xscale="log", yscale="log", xlabel=f"{panel.x} (log scale)", ylabel=panel.y)
+    if panel.y == SPEEDUP:
+        ax.axhline(1.0, color="black", linewidth=0.8, zorder=1)
+    pictures.log_ticks(ax.yaxis, "x" if panel.y == SPEEDUP else "")
+    pictures.log_ticks(ax.xaxis)
+    if panel.places:
+        ax.set_xticks(panel.places)
+
+
+def sweeps(summary: Summary) -> Iterator[tuple[str, Row]]:
+    """The file of the curves of each model, and its row."""
+    of_compiler = pictures.styles(compilers(summary))
+    for _, family in groupby(summary.curves, key=lambda curve: curve.family):
+        curves = tuple(family)
+        places = sorted({value for curve in curves for value in curve.points})
+        panels = [Panel(curves[0].axis, what, _lines(curves, of_compiler, what), places) for what in MEASURES]
+        panels.append(Panel(PEAK, STEP, _lines(curves, of_compiler, STEP, over=PEAK)))
+        first, case = curves[0].comparisons[0], curves[0].case
+        title = f"{case_name(case)}, {case.mode.value} {first.record.job.dtype}, {first.device}"
+        yield curve_plot(summary, curves[0]), Row(title, first, panels)
+
+
+def _lines(curves: Sequence[Curve], of_compiler: Styles, what: str, over: str = "") -> list[Line]:
+    """Eager's line and those of the candidates. ``over``: what is on the x axis, if not the curve's axis."""
+    fullest = max(curves, key=lambda curve: len(curve.points))  # a point is missing where a candidate failed
+    lines = [("eager", EAGER, _points(fullest, what, over, BASELINE))]
+    for curve in curves:
+        compiler = curve.comparisons[0].compiler
+        if compiler != CONTROL or what == SPEEDUP:
+            points = _points(curve, what, over, CANDIDATE)
+            lines.append((compiler_name(compiler), of_compiler[compiler], points))
+    return [line for line in lines if line[-1]]
+
+
+def _points(curve: Curve, what: str, over: str, side: int) -> list[tuple[float, Typical]]:
+    there = {at: _measured(c, what, side) for at, c in curve.points.items()}
+    if not over:
+        return [(at, y) for at, y in there.items() if y]
+    beside = {at: _measured(c, over, side) for at, c in curve.points.items()}
+    return [(x.value, Typical(value=y.value)) for at, y in there.items() if y and (x := beside[at])]
+
+
+def _measured(c: Comparison, what: str, side: int) -> Typical | None:
+    if what == STEP:
+        samples = c.record.samples
+        return median_ms((samples.candidate_s, samples.baseline_s)[side]) if samples else None
+    peaks, compilation = (c.candidate_peak_gb, c.baseline_peak_gb), (c.compilation_latency_s, None)
+    value = {SPEEDUP: (c.speedup, None), COMPILATION: compilation, PEAK: peaks}[what][side]
+    low, high = (c.ci_low, c.ci_high) if what == SPEEDUP else (None, None)
+    return None if value is None else Typical(value=value, low=low, high=high)
+
+
+def races(summary: Summary) -> Iterator[tuple[str, Row]]:
+    """The file of the races of each model, and its row."""
+    names = dict.fromkeys(name for form in summary.start_forms if (name := form_name(form)) != EAGER_START)
+    of_form = {**pictures.styles(names), EAGER_START: EAGER}
+    for _, group in groupby(summary.start_forms, key=lambda form: form.comparison.record.job.key):
+        forms = {form_name(form): form for form in group}  # every candidate of the job has eager
+        lines = []
+        for name, form in forms.items():
+            label = name if form.overtaking is None else f"{name}: {overtaking_text(form)}"
+            points = [(seconds, Typical(value=n)) for n, seconds in enumerate(form.curve, 1)]
+            lines.append((label, of_form[name], points))
+        first = next(iter(forms.values())).comparison
+        job, n = first.record.job, min(form.n for form in forms.values())
+        title = f"{case_name(job.case)}, {job.case.mode.value} {job.dtype}, n = {n}"
+        panels = [Panel("seconds since the model was built", "steps done", lines)]
+        row = Row(title, first, panels, legend="from: overtakes eager after so many steps")
+        yield plot_name(summary.labels[job.case.suite], job.dtype, "_start_up"), row
