@@ -13,7 +13,7 @@ import pytest
 
 from harness.codec import to_json
 from harness.failures import LONGEST, line_of
-from harness.schema import Failure, Job, Record, Status
+from harness.schema import Failure, Job, Mode, Record, Status
 from runner import reports
 from runner.analysis.derive import summarize
 from runner.cli.main import main
@@ -155,9 +155,12 @@ def test_no_text_of_a_record_does_harm(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_a_plot_shows_any_name() -> None:
+def test_a_plot_shows_any_name_and_is_one_picture_a_suite_and_dtype() -> None:
     records = [replace(hostile_record(text), job=make_job(text), candidate="eager") for text in HOSTILE]
-    assert sorted(speedup_plot.render(summarize(records))) == ["toys_float32.png", "toys_float32.svg"]
+    jobs = [make_job(mode=Mode.INFERENCE), make_job(dtype="amp"), make_job(suite="/x/more.py")]
+    files = speedup_plot.render(summarize([*records, *map(make_record, jobs)]))
+    names = ["more_float32", "toys_amp", "toys_float32"]
+    assert sorted(files) == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
 
 
 @pytest.mark.usefixtures("undrawn")
