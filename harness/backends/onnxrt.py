@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     device = of(captured.device_of(program))
     provider = PROVIDERS[device.type]
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
-        flat, graph = captured.flat_export(program, args, kwargs)
+    def make(graph: torch.export.ExportedProgram) -> tuple[captured.Flat, int]:
         model = torch.onnx.export(graph, dynamo=True, verbose=False)
         assert model is not None
         options = onnxruntime.SessionOptions()
@@ -52,9 +51,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             session.run_with_iobinding(binding)
             return [from_dlpack(result) for result in binding.get_outputs()]
 
-        return flat.around(run, len(names)), captured.operations_of(graph)
+        return run, len(names)
 
-    return captured.compile_at_first_call(program, "onnxrt", build)
+    return captured.compile_flat(program, "onnxrt", make)
 
 
 def _session(path: str, options: Any, provider: str, device: Device) -> Any:

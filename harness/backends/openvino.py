@@ -6,7 +6,7 @@ process, and it passes graphs that it cannot compile to inductor without a messa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,8 +23,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
     late: list[str] = []
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
-        flat, graph = captured.flat_export(program, args, kwargs)
+    def make(graph: torch.export.ExportedProgram) -> tuple[captured.Flat, int]:
         compiled, note = _compiled(openvino, openvino.convert_model(graph), _precision(program))
         late.extend(note)
         request = compiled.create_infer_request()
@@ -34,9 +33,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             request.infer(given, share_inputs=True)
             return [_taken(openvino, request.get_output_tensor(i)) for i in range(len(compiled.outputs))]
 
-        return flat.around(run, len(compiled.inputs)), captured.operations_of(graph)
+        return run, len(compiled.inputs)
 
-    return captured.compile_at_first_call(program, "openvino", build, late=late)
+    return captured.compile_flat(program, "openvino", make, late=late)
 
 
 def _compiled(openvino: Any, model: Any, precision: str | None) -> tuple[Any, tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,8 +28,7 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
     device: Any = tvm.cuda(torch.cuda.current_device()) if on_cuda else tvm.cpu(0)
     target: Any = tvm.target.Target.from_device(device)  # this exact CPU, not its family
 
-    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[captured.Call, int]:
-        flat, graph = captured.flat_export(program, args, kwargs)
+    def make(graph: torch.export.ExportedProgram) -> tuple[captured.Flat, int]:
         model = from_exported_program(graph)
         with target:
             machine = relax.VirtualMachine(tvm.compile(model, target=target), device)
@@ -39,9 +38,9 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
             results = main(*[tvm.runtime.from_dlpack(tensor.detach().contiguous()) for tensor in tensors])
             return [from_dlpack(result) for result in results]
 
-        return flat.around(run, len(flat.tensors)), captured.operations_of(graph)
+        return run, len(graph.graph_signature.user_inputs)
 
-    return captured.compile_at_first_call(program, "tvm", build)
+    return captured.compile_flat(program, "tvm", make)
 
 
 def why_unavailable(device_type: str) -> str | None:

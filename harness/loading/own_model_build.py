@@ -38,19 +38,20 @@ def build(spec: str, case: Case) -> Workload:
         make = function_of(load_module(module), function, module)
     except LookupError as error:
         raise LookupError(f"--model: {error}") from None
+    takes: Collection[str] = ()
+    with contextlib.suppress(ValueError):  # a function of C may tell no signature
+        takes = inspect.signature(make).parameters
     sizes = {"batch_size": case.batch_size, "sequence": case.sequence}
     given = {name: size for name, size in sizes.items() if size is not None}
     for name in given:
-        if name not in _parameters(make):
+        if name not in takes:
             swept = name.removesuffix("_size") in case.at
             flag = "--sweep" if swept else "--shapes" if name == "sequence" else "--batch-size"
             raise LookupError(f"{flag}: {spec} has no parameter called {name}")
     tokens = {"prompt_tokens": case.prompt_tokens, "new_tokens": case.new_tokens}
-    given |= {
-        name: count for name, count in tokens.items() if count is not None and name in _parameters(make)
-    }
+    given |= {name: count for name, count in tokens.items() if count is not None and name in takes}
     try:
-        with contextlib.suppress(ValueError):  # a function of C may tell no signature
+        with contextlib.suppress(ValueError):
             inspect.signature(make).bind(**given)
     except TypeError as error:
         raise TypeError(f"--model: {spec}: {error}; give it a default") from None
@@ -59,10 +60,6 @@ def build(spec: str, case: Case) -> Workload:
         if name not in given and workload.drive is not None:  # reports name this number
             raise TypeError(f"--generate: {spec} has no parameter called {name}")
     return workload
-
-
-def _parameters(make: Callable[..., Any]) -> Collection[str]:
-    return inspect.signature(make).parameters
 
 
 def function_of(module: Any, name: str, place: str) -> Callable[..., Any]:
@@ -113,13 +110,8 @@ def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) 
         module = Function(module, inputs)
     named = dict(inputs) if isinstance(inputs, Mapping) else {}
     plain = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    return Workload(
-        module=module,
-        args=() if isinstance(inputs, Mapping) else plain,
-        kwargs=named,
-        target=target,
-        loss=_loss(loss, target),
-    )
+    args = () if isinstance(inputs, Mapping) else plain
+    return Workload(module=module, args=args, kwargs=named, target=target, loss=_loss(loss, target))
 
 
 LOOKED_AT = 100

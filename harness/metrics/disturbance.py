@@ -2,15 +2,8 @@
 
 The counters are read before and after each batch of rounds, and their differences are added over batches:
 
-- ``stolen_cpu_s``: time in which this system wanted to run but the hypervisor ran others, over all CPUs
-  (/proc/stat, in steps of 10 ms);
-- ``involuntary_switches``: how often this process lost a CPU to another process;
-  ``voluntary_switches``: how often it waited for something (getrusage);
-- ``throttled_s``: how long a CPU quota stopped the process's group (cgroup cpu.stat);
-- ``rounds_wall_s``: how long the batches lasted;
-- ``allocator_retries``: how often a step found no memory, and the allocator had to free what it had cached
-  and ask again, which waits for the device several times; ``device_allocations``: how often the allocator
-  asked the driver for memory, which also stops the device's work. Absent for devices that do not count.
+Times are over all CPUs (/proc/stat, in steps of 10 ms), and of the process's group (cgroup cpu.stat). An
+allocator that asks again, or asks the driver, stops the device's work; not every device counts that.
 """
 
 from __future__ import annotations

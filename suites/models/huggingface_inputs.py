@@ -7,7 +7,7 @@ The inputs follow from the model's ``main_input_name`` and the parameters of its
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ _DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian", 
 
 _SHORTEST_SOUND, _FRAME = 3200, 320
 """Numbers of a sound: so many that the convolutions of a speech model leave some frames; of one frame."""
+
+_NONE = torch.empty(0)
 
 
 def own_loss(output: Any, target: Any) -> Tensor:
@@ -83,37 +85,26 @@ def _read(model: Any, takes: set[str], batch: int, sequence: int) -> dict[str, A
 
 def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, length: int) -> dict[str, Any]:
     """Labels, by the end of the class's name."""
-    classes = max(getattr(config, "num_labels", 2), 1)
-    symbols = 2 if name.startswith("Electra") else _vocabulary(config) or 2
-    asked: dict[str, Callable[[], dict[str, Any]]] = {
-        "ForQuestionAnswering": lambda: {
-            "start_positions": torch.randint(length, (batch,)),
-            "end_positions": torch.randint(length, (batch,)),
-        },
-        "ForTokenClassification": lambda: {"labels": torch.randint(classes, (batch, length))},
-        "ForMultipleChoice": lambda: {"labels": torch.randint(2, (batch,))},
-        "ForNextSentencePrediction": lambda: {"labels": torch.randint(2, (batch,))},
-        "Classification": lambda: {"labels": torch.randint(classes, (batch,))},
-        "SemanticSegmentation": lambda: {
-            "labels": torch.randint(classes, (batch, *inputs["pixel_values"].shape[-2:]))
-        },
-        "ForCTC": lambda: {  # far fewer symbols than frames, of which one has 320 samples
-            "labels": torch.randint(1, config.vocab_size, (batch, max(1, length // 1600)))
-        },
-        "ForPrediction": lambda: {
-            "future_values": torch.randn(batch, config.prediction_length, config.num_input_channels)
-        },
-        "ForPreTraining": lambda: {
-            "labels": torch.randint(symbols, (batch, length)),
-            "next_sentence_label": torch.randint(2, (batch,)),
-            "sentence_order_label": torch.randint(2, (batch,)),
-        },
-        **dict.fromkeys(
-            ("LM", "ForConditionalGeneration", "LMHeadModel"),
-            lambda: {"labels": torch.randint(_vocabulary(config), (batch, length))},
-        ),
+    if name.endswith("ForCTC"):  # far fewer symbols than frames, of which one has 320 samples
+        return {"labels": torch.randint(1, config.vocab_size, (batch, max(1, length // 1600)))}
+    if name.endswith("ForPrediction"):
+        return {"future_values": torch.randn(batch, config.prediction_length, config.num_input_channels)}
+    classes, vocabulary = max(getattr(config, "num_labels", 2), 1), _vocabulary(config)
+    symbols = 2 if name.startswith("Electra") else vocabulary or 2
+    sample, token, pixel = (batch,), (batch, length), (batch, *inputs.get("pixel_values", _NONE).shape[-2:])
+    asked: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
+        "ForQuestionAnswering": {"start_positions": (length, sample), "end_positions": (length, sample)},
+        "ForTokenClassification": {"labels": (classes, token)},
+        "ForMultipleChoice": {"labels": (2, sample)},
+        "ForNextSentencePrediction": {"labels": (2, sample)},
+        "Classification": {"labels": (classes, sample)},
+        "SemanticSegmentation": {"labels": (classes, pixel)},
+        "ForPreTraining": {"labels": (symbols, token)}
+        | dict.fromkeys(("next_sentence_label", "sentence_order_label"), (2, sample)),
+        **{key: {"labels": (vocabulary, token)} for key in ("LM", "ForConditionalGeneration", "LMHeadModel")},
     }
-    return next((make() for end, make in asked.items() if name.endswith(end)), {})
+    labels = next((labels for end, labels in asked.items() if name.endswith(end)), {})
+    return {key: torch.randint(below, shape) for key, (below, shape) in labels.items()}
 
 
 def _tokens(config: Any, batch: int, sequence: int) -> Tensor:

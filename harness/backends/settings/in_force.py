@@ -12,7 +12,10 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+from harness.loading.python_file import loaded
 
 MODULES = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 NO_CONDITION = ("_dir", "_root", "trace.", "debug", "verbose", "vec_isa_ok")
@@ -47,19 +50,13 @@ def _read(config: Any) -> Mapping[str, Any]:
 @cache
 def plain_settings(name: str) -> Mapping[str, Any]:
     """What the settings are without torch's variables. {} if torch cannot make a second copy."""
-    spec = importlib.util.find_spec(name)
-    assert spec is not None
-    assert spec.origin is not None
-    copy = importlib.util.spec_from_file_location(f"{name}_plain", spec.origin)
-    assert copy is not None
-    assert copy.loader is not None
-    module = sys.modules[copy.name] = importlib.util.module_from_spec(copy)
+    spec, copy = importlib.util.find_spec(name), f"{name}_plain"
+    assert spec is not None and spec.origin is not None  # noqa: PT018 - torch has this file
     try:
         with _without_variables(), contextlib.suppress(Exception):
-            copy.loader.exec_module(module)
-            return _read(module)
+            return _read(loaded(copy, Path(spec.origin)))
     finally:
-        del sys.modules[copy.name]
+        sys.modules.pop(copy, None)
     return {}
 
 

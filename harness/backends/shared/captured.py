@@ -19,6 +19,7 @@ from harness.program import Compiled, Program, forward_of
 from harness.tensors import named_tensors
 
 Call = Callable[..., Any]
+Flat = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 INFERENCE = ("inference",)
 TAKES = ("dynamic_shapes", "dynamic_batch")
 
@@ -61,6 +62,26 @@ def compile_at_first_call(
         notes=notes_on(name, program.options, takes),
         late_notes=lambda: tuple(late),
     )
+
+
+def compile_flat(
+    program: Program,
+    name: str,
+    make: Callable[[torch.export.ExportedProgram], tuple[Flat, int]],
+    *,
+    late: Sequence[str] = (),
+) -> Compiled:
+    """``make`` compiles the capture of a module that takes and returns flat tensors.
+
+    It returns what runs, and how many tensors that takes.
+    """
+
+    def build(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, int]:
+        flat = FlatModule(program.module, args, kwargs, free=has_free_sizes(program))
+        graph = exported(program, flat, flat.tensors)
+        return flat.around(*make(graph)), operations_of(graph)
+
+    return compile_at_first_call(program, name, build, late=late)
 
 
 def exported(
@@ -136,7 +157,7 @@ class FlatModule(nn.Module):
         args, kwargs = self._inputs.put(tensors)
         return tuple(self._outputs.take(self.inner(*args, **kwargs), "output"))
 
-    def around(self, run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]], takes: int) -> Call:
+    def around(self, run: Flat, takes: int) -> Call:
         """Gives ``run``, which takes ``takes`` flat tensors and returns flat ones, the module's signature."""
         if takes != len(self.tensors):
             raise RuntimeError(f"the compiled model takes {takes} inputs, the model {len(self.tensors)}")
@@ -154,14 +175,6 @@ class FlatModule(nn.Module):
             return outputs.put(run(tensors))
 
         return call
-
-
-def flat_export(
-    program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[FlatModule, torch.export.ExportedProgram]:
-    """The module with flat inputs and outputs, and its capture."""
-    flat = FlatModule(program.module, args, kwargs, free=has_free_sizes(program))
-    return flat, exported(program, flat, flat.tensors)
 
 
 def device_of(program: Program) -> torch.device:
