@@ -75,7 +75,7 @@ def build(case: Case) -> Workload:
         raise LookupError("--model-config and --pretrained: the operations of ops have sizes, and no weights")
     entry = entries()[case.name]
     sizes = (case.batch, *entry.sizes[case.scale][1:])
-    module, inputs = make_operation(entry.operation, sizes, shares=entry.shares)
+    module, inputs = make_operation(entry.operation or case.name, sizes, shares=entry.shares)
     if case.mode is Mode.INFERENCE:
         return Workload(module=module, args=inputs)
     with torch.no_grad():

@@ -13,7 +13,7 @@ from harness.loading.toml_file import read_toml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One table. The file of the suite explains the fields that its tables have."""
+    """One table or row. The file of the suite explains the fields that its tables have."""
 
     published_batch: int = 1
     parameters: int = 0
@@ -51,8 +51,13 @@ class Entry:
 
 @functools.cache
 def entries_of(suite: str, **usual: Any) -> Mapping[str, Entry]:
-    """By case name, in their order. ``suite``: its file; ``usual``: the fields that a table may omit."""
+    """By case name, in their order. ``suite``: its file; ``usual``: the fields that a table may omit.
+
+    A table ``config`` has configurations by case name.
+    """
     tables = read_toml(Path(suite).with_suffix(".toml"))
+    for name, config in tables.pop("config", {}).items():
+        tables[name]["config"] = config
     return {name: Entry(**{**usual, **_with_tuples(table)}) for name, table in tables.items()}
 
 
