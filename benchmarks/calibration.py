@@ -127,22 +127,18 @@ class Cell:
 def one_process(rng: Generator, cell: Cell, tau: float, assumed: float) -> Floats:
     """d of the rounds that the program would time in one process."""
     d = math.log(cell.truth) + rng.normal(0, tau) + cell.noise(rng, LONGEST)
-    protocol = Protocol(processes=cell.processes)
-    n = 0
-    while True:
+    protocol, n, more = Protocol(processes=cell.processes), 0, 1
+    while more:
         pairs = {"x": (np.exp(d[:n]), np.ones(n))}
         more = decide(protocol, pairs, ROUND_S * n, tau={"x": assumed}).rounds
-        if more == 0:
-            return d[:n]
         n += more
+    return d[:n]
 
 
 def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Floats]:
-    tau = cell.tau_of(model)
+    tau, between = cell.tau_of(model), Between(assumed_sd=assumed)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
-    while cell.processes == 0 and more_processes(
-        PROTOCOL, judged(*columns(done), Between(assumed_sd=assumed))
-    ):
+    while cell.processes == 0 and more_processes(PROTOCOL, judged(*columns(done), between)):
         done.append(one_process(rng, cell, tau, assumed))
     return done
 
@@ -155,24 +151,15 @@ def columns(parts: Sequence[Floats]) -> tuple[Floats, Floats, tuple[int, ...]]:
 
 def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
     """Estimate and number of processes of so many measurements, in runs of ``cell.models`` models each."""
-    rng = np.random.default_rng(20261122)
+    rng, assumed = np.random.default_rng(20261122), assumed_tau(*cell.assumed)
     measurements: list[tuple[PairedEstimate, int]] = []
     while len(measurements) < repetitions:
-        assumed = assumed_tau(*cell.assumed)
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
-        between = shared(run, assumed)
+        # what the models tell about each other, as in runner.analysis.verdicts.family
+        spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
+        between = Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
         measurements += [(judged(*columns(parts), between), len(parts)) for parts in run]
     return measurements
-
-
-def shared(run: Sequence[Sequence[Floats]], assumed: float) -> Between:
-    """What the models of a run tell about each other, as ``runner.analysis.verdicts.family`` does."""
-    spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
-    return Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
-
-
-def told(estimate: PairedEstimate) -> Verdict | None:
-    return verdict(estimate, estimate.p_value, Limits.of(PROTOCOL))
 
 
 # -- the tables ----------------------------------------------------------------------------------------
@@ -250,24 +237,20 @@ def tables() -> dict[str, list[Cell]]:
     }
 
 
-HEADERS = (
-    *("noise of d", "coverage %", "false %", "faster %", "slower %", "same %", "unsteady %"),
-    *("rounds", "processes"),
-)
+SHOWN = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNSTEADY)
+HEADERS = ("noise of d", "coverage %", "false %", *(f"{v.value} %" for v in SHOWN), "rounds", "processes")
 
 
 def print_table(title: str, cells: Sequence[Cell], repetitions: int) -> None:
     rows = []
     for cell in cells:
         estimates, processes = zip(*simulate(cell, repetitions), strict=True)
-        verdicts = Counter(map(told, estimates))
-        share = {name: 100 * verdicts[name] / len(estimates) for name in Verdict}
-        beyond = cell.truth > THRESHOLD + 1e-9
-        false = share[Verdict.SLOWER] + (0 if beyond else share[Verdict.FASTER])
+        verdicts = Counter(verdict(e, e.p_value, Limits.of(PROTOCOL)) for e in estimates)
+        shares = [100 * verdicts[name] / len(estimates) for name in SHOWN]
+        false = shares[1] + (0 if cell.truth > THRESHOLD + 1e-9 else shares[0])
         covered = 100 * np.mean([estimate.within(cell.truth) for estimate in estimates])
-        told_shares = [share[v] for v in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNSTEADY)]
         rounds = np.mean([estimate.n for estimate in estimates])
-        rows.append((cell.name, covered, false, *told_shares, rounds, np.mean(processes)))
+        rows.append((cell.name, covered, false, *shares, rounds, np.mean(processes)))
         print(f"{title}: {cell.name}", file=sys.stderr, flush=True)
     print(f"\n{title}, {repetitions} repetitions a row\n")
     print(tabulate(rows, headers=HEADERS, floatfmt=".1f"), flush=True)

@@ -8,15 +8,36 @@ import random
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from harness.loading.suite_files import load_suite
-from harness.schema import DTYPES, Case, Mode, Setting
+from harness.schema import DTYPES, Case, Mode, Parity, Setting
 
-Outcome = TypeVar("Outcome", bound=Any)
-"""A dataclass with ``model``, ``mode`` and ``dtype``."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of a cell: a model in this mode and precision. ``outcomes_of`` fills in the first three."""
+
+    model: str = ""
+    mode: str = ""
+    dtype: str = ""
+    status: str = ""
+    used: float | None = None  # the largest share of a limit that is used
+    why: str = ""  # the worst tensor, and why it fails
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        return self.model, self.mode, self.dtype
+
+
+T = TypeVar("T", bound=Outcome)
+
+
+def why_of(parity: Parity | None) -> str:
+    worst = parity.worst if parity is not None and parity.failed else None
+    return f"{worst.name}: {worst.failure}" if worst is not None else ""
 
 
 def new_parser(about: str | None) -> argparse.ArgumentParser:
@@ -51,44 +72,47 @@ def models_parser(about: str | None, dtypes: str) -> argparse.ArgumentParser:
 def outcomes_of(
     options: argparse.Namespace,
     suites: Mapping[str, Collection[str] | None],
-    kind: type[Outcome],
-    measure: Callable[[str, Case, str], Iterable[Outcome]],
-) -> list[Outcome]:
+    kind: type[T],
+    measure: Callable[[str, Case, str], Iterable[T]],
+) -> list[T]:
     """The outcomes of ``measure(suite, case, precision)`` for the models of these suites (None: all).
 
     The order is random, and always the same: a part of it is a fair sample. A model that fails costs itself.
     """
-    outcomes = [kind(**line) for line in _kept(options.keep)] if options.keep is not None else []
-    done = {(outcome.model, outcome.mode, outcome.dtype) for outcome in outcomes}
+    outcomes = _kept(options.keep, kind) if options.keep is not None else []
+    done = {outcome.cell for outcome in outcomes}
     start = time.monotonic()
     for suite, case, dtype in _cells(options, suites):
         if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
             break
-        if (case.name, case.mode.value, dtype) in done:
+        if (cell := (case.name, case.mode.value, dtype)) in done:
             continue
-        begun, title = time.monotonic(), f"{case.name}, {case.mode.value}, {dtype}"
+        begun, title = time.monotonic(), ", ".join(cell)
         try:
-            new = list(measure(suite, case, dtype))
+            new = [replace(o, model=cell[0], mode=cell[1], dtype=dtype) for o in measure(suite, case, dtype)]
         except Exception as error:  # the other models can run
             print(f"{title}: {error}", file=sys.stderr, flush=True)
             continue
         print(f"{title}: {len(new)} in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
         outcomes += new
         if options.keep is not None:
-            with options.keep.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in new)
+            _keep(options.keep, new)
     return outcomes
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of the file, without the cell that a kill has cut: it is measured again."""
+def _kept(path: Path, kind: type[T]) -> list[T]:
+    """Those of the file, without the cell that a kill has cut: it is measured again."""
     whole, _, torn = (path.read_text(encoding="utf-8") if path.exists() else "").rpartition("\n")
-    lines = [json.loads(line) for line in whole.splitlines()]
+    outcomes = [kind(**json.loads(line)) for line in whole.splitlines()]
     if torn:
-        cells = [(line["model"], line["mode"], line["dtype"]) for line in lines]
-        lines = [line for line, cell in zip(lines, cells, strict=True) if cell != cells[-1]]
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    return lines
+        outcomes = [outcome for outcome in outcomes if outcome.cell != outcomes[-1].cell]
+        _keep(path, outcomes, "w")
+    return outcomes
+
+
+def _keep(path: Path, outcomes: Iterable[Outcome], how: str = "a") -> None:
+    with path.open(how, encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes)
 
 
 def _cells(

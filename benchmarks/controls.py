@@ -25,17 +25,16 @@ from torch.utils._pytree import tree_map_only
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import models_parser, outcomes_of, words_of  # noqa: E402 - nothing is installed
+from benchmarks.common import Outcome, models_parser, outcomes_of, why_of, words_of  # noqa: E402 - nothing is installed
 from harness.parity.calls import first_calls  # noqa: E402
 from harness.parity.check import Check  # noqa: E402
 from harness.parity.measure import is_exact_kind  # noqa: E402
 from harness.program import Compiled, forward_of  # noqa: E402
 from harness.schema import Case, Job, Protocol  # noqa: E402
-from harness.tensors import named_tensors  # noqa: E402
+from harness.tensors import IMAGE_DIMENSIONS, named_tensors  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 
-IMAGE_DIMENSIONS = 4
 SUITES = ("tiny_gpt", "huggingface", "timm_models")
 
 
@@ -92,28 +91,21 @@ CONTROLS: Mapping[str, tuple[Callable[[Variant, Job], bool], Callable[[], Abstra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Control(Outcome):
     """One control. ``above``: of ``tensors`` on two data sets, those further off than both noisy runs."""
 
     suite: str
-    model: str
-    mode: str
-    dtype: str
     control: str
-    status: str
     above: int = 0
     tensors: int = 0
     sensitive: int = 0
     resolution: float | None = None  # median of the model's tensors
-    used: float | None = None
-    why: str = ""
 
 
-def outcomes(controls: Collection[str], suite: str, case: Case, dtype: str) -> Iterator[Outcome]:
+def outcomes(controls: Collection[str], suite: str, case: Case, dtype: str) -> Iterator[Control]:
     """Controls of one model, against one opened session."""
-    job = Job(
-        case=case, device="cpu", dtype=dtype, candidates=(), protocol=Protocol(threads=1, performance=False)
-    )
+    protocol = Protocol(threads=1, performance=False)
+    job = Job(case=case, device="cpu", dtype=dtype, candidates=(), protocol=protocol)
     session = Session(job, lambda _: None)
     session.open()
     checks, bench = session._checks, session._bench  # noqa: SLF001 - a control is no candidate of a session
@@ -131,20 +123,9 @@ def outcomes(controls: Collection[str], suite: str, case: Case, dtype: str) -> I
                 check.run(first_calls(bench, variant, []))
         status, parity, _ = check.verdict()
         above, tensors = _above(check)
-        yield Outcome(
-            suite=suite,
-            model=case.name,
-            mode=case.mode.value,
-            dtype=dtype,
-            control=name,
-            status=status.value,
-            above=above,
-            tensors=tensors,
-            sensitive=len(parity.sensitive_tensors),
-            resolution=parity.resolution_median,
-            used=parity.used,
-            why=f"{parity.worst.name}: {parity.worst.failure}" if parity.failed and parity.worst else "",
-        )
+        facts: dict[str, Any] = {"status": status.value, "used": parity.used, "why": why_of(parity)}
+        facts |= {"sensitive": len(parity.sensitive_tensors), "resolution": parity.resolution_median}
+        yield Control(suite=suite, control=name, above=above, tensors=tensors, **facts)
 
 
 def _above(check: Check) -> tuple[int, int]:
@@ -158,7 +139,7 @@ def _above(check: Check) -> tuple[int, int]:
     return sum(sizes), len(sizes)
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[Control]) -> str:
     rows = []
     for control in CONTROLS:
         for dtype in sorted({outcome.dtype for outcome in outcomes}):
@@ -180,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     suites = dict.fromkeys(options.suites)
-    print(table(outcomes_of(options, suites, Outcome, partial(outcomes, options.controls))))
+    print(table(outcomes_of(options, suites, Control, partial(outcomes, options.controls))))
 
 
 if __name__ == "__main__":

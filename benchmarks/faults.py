@@ -31,7 +31,7 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.common import models_parser, outcomes_of, words_of  # noqa: E402
+from benchmarks.common import Outcome, models_parser, outcomes_of, why_of, words_of  # noqa: E402
 from benchmarks.planted_faults import AROUND, KINDS, LATE_CALLS, SIZED, Fault, compile_with  # noqa: E402 - nothing is installed
 from harness.backends import backend_names  # noqa: E402
 from harness.failures import JobFailed  # noqa: E402
@@ -61,28 +61,18 @@ SIZES = (0.0001, 0.001, 0.005, 0.02, 0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Planted(Outcome):
     """One planted fault, or no fault (``kind`` is empty), and who found it."""
 
-    model: str
-    mode: str
-    dtype: str
-    kind: str
-    size: float
-    status: str
-    field: bool  # found by the published rule
+    kind: str = ""
+    size: float = 0.0
+    field: bool = False  # found by the published rule
     found_by: str = ""
-    why: str = ""  # the worst tensor, and why it fails
-    used: float | None = None  # the largest share of a limit that is used; null: a failure, or an older file
 
     @property
     def ours(self) -> bool:
         """Whether our rule found it. A result that cannot be judged is not found."""
         return self.status not in (Status.PASS.value, Status.CANNOT_JUDGE.value)
-
-    @property
-    def cell(self) -> tuple[str, str, str]:
-        return self.model, self.mode, self.dtype
 
 
 def cell(
@@ -93,7 +83,7 @@ def cell(
     compilers: Sequence[str] = (),
     seconds: float = math.inf,
     seed: int = Protocol().seed,
-) -> Iterator[Outcome]:
+) -> Iterator[Planted]:
     """All faults of one model, mode and precision, after a run without a fault; then real ``compilers``.
 
     All share eager, fp64 and the session. No fault is planted after ``seconds`` of processor time. The faults
@@ -104,16 +94,13 @@ def cell(
     job = Job(case=case, device="cpu", dtype=dtype, candidates=tuple(compilers), protocol=protocol)
     session = Session(job, lambda _: None)
     session.open()
-    for outcome in (
-        *_planted(session, sizes, kinds, random.Random(job.key), seconds),
-        *(_untouched(session, name) for name in compilers),
-    ):
-        yield replace(outcome, model=case.name, mode=case.mode.value, dtype=dtype)
+    yield from _planted(session, sizes, kinds, random.Random(job.key), seconds)
+    yield from (_untouched(session, name) for name in compilers)
 
 
 def _planted(
     session: Session, sizes: Sequence[float], kinds: Sequence[str], order: random.Random, seconds: float
-) -> Iterator[Outcome]:
+) -> Iterator[Planted]:
     if not kinds:
         return
     checks, bench = session._checks, session._bench  # noqa: SLF001 - a session compiles anew for each fault
@@ -146,7 +133,7 @@ def _planted(
             if kind and kind not in (*AROUND, *LATE_CALLS) and bits == plain and not outcome.ours:
                 continue
         except Exception as error:  # a fault may make the model fail, and this is seen, too
-            outcome = replace(NOTHING, status=type(error).__name__, field=True)
+            outcome = Planted(status=type(error).__name__, field=True)
         if fault.changed or not kind:
             yield replace(outcome, kind=kind, size=size)
 
@@ -161,10 +148,7 @@ def bits_of(*results: Tensors) -> str:
     return digest.hexdigest()
 
 
-NOTHING = Outcome(model="", mode="", dtype="", kind="", size=0.0, status="", field=False)
-
-
-def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCalls) -> Outcome:
+def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCalls) -> Planted:
     """The verdicts of both rules on a variant after its first calls."""
     truth = checks.truth
     mode = Mode.TRAINING if checks.bench.training else Mode.INFERENCE
@@ -178,7 +162,7 @@ def judged(checks: Checks, variant: Variant, compiled: Compiled, calls: FirstCal
     return replace(_of(status, parity), field=by_field)
 
 
-def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcome) -> Outcome | None:
+def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Planted) -> Planted | None:
     """The outcome after more calls, at which a session looks after the check; None if all calls agree."""
     watch, seen = Watch(), set[str]()
     watch.remember(variant, calls.results[0], checks)
@@ -193,29 +177,25 @@ def watched(checks: Checks, variant: Variant, calls: FirstCalls, outcome: Outcom
     return replace(outcome, status=Status.FAIL_ACCURACY.value, found_by="the rounds", why=why)
 
 
-def _of(status: Status, parity: Parity | None) -> Outcome:
-    worst = parity.worst if parity is not None and parity.failed else None
-    why = f"{worst.name}: {worst.failure}" if worst is not None else ""
-    used = parity.used if parity is not None and worst is None else None
-    return replace(
-        NOTHING, status=status.value, found_by=parity.found_by if parity else "", why=why, used=used
-    )
+def _of(status: Status, parity: Parity | None) -> Planted:
+    why, by, used = why_of(parity), parity.found_by if parity else "", parity.used if parity else None
+    return Planted(status=status.value, found_by=by, why=why, used=None if why else used)
 
 
-def _untouched(session: Session, name: str) -> Outcome:
+def _untouched(session: Session, name: str) -> Planted:
     """A real compiler as it is."""
     try:
         status, parity, *_ = session.prepare(name)
         outcome = _of(status, parity)
     except JobFailed as failed:
-        outcome = replace(NOTHING, status=failed.status.value, why=failed.failure.message[:300])
+        outcome = Planted(status=failed.status.value, why=failed.failure.message[:300])
     return replace(outcome, kind=f"untouched {name}")
 
 
 # -- tables -------------------------------------------------------------------------------------
 
 
-def tables(outcomes: Sequence[Outcome]) -> str:
+def tables(outcomes: Sequence[Planted]) -> str:
     """Markdown: found / planted by kind, size and precision; our rule, then the published rule.
 
     Cells whose graph without a fault does not pass are left out: nothing is learned from them.
@@ -231,58 +211,42 @@ def tables(outcomes: Sequence[Outcome]) -> str:
             rows.append((kind, f"{100 * size:g} %" if kind in SIZED else "", *_shares(here, dtypes)))
     rows.append(("all", "", *_shares(planted, dtypes)))
     headers = ["fault", "size", *(f"{dtype}{who}" for dtype in dtypes for who in ("", ", field"))]
-    alarms = Counter(
-        (o.kind or "the graph without a fault", o.status) for o in outcomes if o.kind not in KINDS
-    )
-    alarms["the graph without a fault", "fails by the field's rule"] = sum(outcome.field for outcome in plain)
+    graph = "the graph without a fault"
+    alarms = Counter((o.kind or graph, o.status) for o in outcomes if o.kind not in KINDS)
+    alarms[graph, "fails by the field's rule"] = sum(outcome.field for outcome in plain)
     rest = [(kind, status, number) for (kind, status), number in sorted(alarms.items()) if number]
     cells = {outcome.cell for outcome in planted}
-    last = f"{len(planted)} faults in {len(cells)} cells of {len({o.model for o in planted})} models."
-    left_out = ", ".join(sorted(" ".join(cell) for cell in unusable))
-    return "\n\n".join((
-        tabulate(rows, headers=headers, tablefmt="github"),
-        tabulate(rest, headers=("untouched", "status", "cells"), tablefmt="github"),
-        last + (f" Left out: {left_out}." if left_out else ""),
-    ))  # fmt: skip
+    last = f"{len(planted)} faults in {len(cells)} cells of {len({cell[0] for cell in cells})} models."
+    if unusable:
+        last += f" Left out: {', '.join(sorted(map(' '.join, unusable)))}."
+    faults = tabulate(rows, headers=headers, tablefmt="github")
+    return (
+        f"{faults}\n\n{tabulate(rest, headers=('untouched', 'status', 'cells'), tablefmt='github')}\n\n{last}"
+    )
 
 
-def _shares(outcomes: Sequence[Outcome], dtypes: Sequence[str]) -> Iterator[str]:
+def _shares(outcomes: Sequence[Planted], dtypes: Sequence[str]) -> Iterator[str]:
     for dtype in dtypes:
         here = [outcome for outcome in outcomes if outcome.dtype == dtype]
         for flags in ([outcome.ours for outcome in here], [outcome.field for outcome in here]):
             yield f"{sum(flags)} / {len(flags)}" if flags else "-"
 
 
-def sizes_of(text: str) -> list[float]:
-    return [float(size) for size in text.split(",")]
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     parser = models_parser(__doc__, "float32,bfloat16,amp")
     parser.add_argument("--kinds", default=",".join(KINDS), type=words_of(KINDS))
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), type=sizes_of)
-    parser.add_argument(
-        "--untouched",
-        default="aot_eager,inductor",
-        type=words_of(("", *backend_names())),
-        help="real compilers; none: an empty word",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=math.inf,
-        help="processor time after which a cell has no further fault",
-    )
+    parser.add_argument("--sizes", default=SIZES, type=lambda text: [*map(float, text.split(","))])
+    real = words_of(("", *backend_names()))
+    none = "real compilers; none: an empty word"
+    parser.add_argument("--untouched", default="aot_eager,inductor", type=real, help=none)
+    after = "processor time after which a cell has no further fault"
+    parser.add_argument("--seconds", type=float, default=math.inf, help=after)
     parser.add_argument("--seed", type=int, default=Protocol().seed, help="of weights and inputs")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
 
-    def measure(_: str, case: Case, dtype: str) -> Iterator[Outcome]:
-        return cell(
-            case, dtype, options.sizes, options.kinds, options.untouched, options.seconds, options.seed
-        )
-
-    print(tables(outcomes_of(options, MODELS, Outcome, measure)))
+    more = (options.sizes, options.kinds, options.untouched, options.seconds, options.seed)
+    print(tables(outcomes_of(options, MODELS, Planted, lambda _, case, dtype: cell(case, dtype, *more))))
 
 
 if __name__ == "__main__":

@@ -52,8 +52,7 @@ def _lost_block(value: Tensor, share: float) -> Tensor:
 def _lower_precision(value: Tensor, _: float) -> Tensor:
     """Ten bits of the fraction (TF32) of float32, three bits of a narrower type."""
     if value.dtype is torch.float32:
-        rounded = (value.view(torch.int32) + 0x1000) & ~0x1FFF
-        return rounded.view(torch.float32)
+        return ((value.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
     return value.to(torch.float8_e4m3fn).to(value.dtype)
 
 
@@ -141,26 +140,19 @@ MASKED = ("_softmax", "scaled_dot_product", "tril", "where", "masked_fill")
 REDUCTIONS = ("mean", "sum", "layer_norm", "batch_norm", "_log_softmax")
 
 
-def _named(node: torch.fx.Node, words: Sequence[str]) -> bool:
-    name = str(getattr(node.target, "_opname", "") or node.target)
-    return node.op == "call_function" and any(word in name for word in words)
-
-
 def _is_float(node: Any) -> bool:
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
     return isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
 
 
-def _result(node: torch.fx.Node) -> torch.fx.Node | None:
-    """The node itself, or its first tensor if it returns several."""
-    if _is_float(node):
-        return node
-    firsts = (u for u in node.users if u.target is operator.getitem and u.args[1] == 0 and _is_float(u))
-    return next(firsts, None)
-
-
 def _middle(nodes: Sequence[torch.fx.Node], words: Sequence[str]) -> torch.fx.Node | None:
-    results = [r for n in nodes if _named(n, words) for r in (_result(n),) if r is not None]
+    """Of the nodes with these names; of one that returns several tensors, its first."""
+    results = []
+    for node in nodes:
+        name = str(getattr(node.target, "_opname", "") or node.target)
+        if node.op == "call_function" and any(word in name for word in words):
+            firsts = [u for u in node.users if u.target is operator.getitem and u.args[1] == 0]
+            results += [n for n in (node, *firsts) if _is_float(n)][:1]
     return results[len(results) // 2] if results else None
 
 

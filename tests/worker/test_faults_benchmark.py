@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 import torch
 
-from benchmarks.faults import Outcome, bits_of, cell, tables
+from benchmarks.faults import Planted, bits_of, cell, tables
 from benchmarks.planted_faults import CHANGES, KINDS, LATE_CALLS, SIZED
 from harness.schema import Mode
 from tests.factories import Patch, sampled
@@ -71,8 +71,8 @@ def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: Patch) -> No
     assert [o.kind for o in cell(gpt, "float32", (0.1,), ("one element", "every fifth call"))] == [""]
 
 
-def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Outcome:
-    return Outcome(
+def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Planted:
+    return Planted(
         model="m", mode="training", dtype="float32", kind=kind, size=size, status=status, field=field
     )
 
