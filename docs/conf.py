@@ -38,7 +38,7 @@ CONTENTS = {
         "docs/MEASURING docs/WHY docs/STATISTICS docs/PARITY docs/BIAS docs/RELIABILITY docs/PERFORMANCE "
         "docs/STUDIES"
     ),
-    "Build on it": "docs/FORMAT docs/architecture CONTRIBUTING docs/RELEASING CHANGELOG",
+    "Build on it": "docs/FORMAT docs/architecture CONTRIBUTING CHANGELOG",
 }
 """The pages below each caption of the navigation."""
 
