@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -177,9 +178,8 @@ def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> No
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run", "training-time")
     journal.write("study", study="training-time", value=float("nan"), more=[float("inf"), 1.5])
-    assert read_lines(tmp_path / "run") == [
-        {"kind": "study", "study": "training-time", "value": None, "more": [None, 1.5]}
-    ]
+    (line,) = read_lines(tmp_path / "run")
+    assert line == {"kind": "study", "study": "training-time", "value": None, "more": [None, 1.5]}
     with pytest.raises(UsageError, match="name a new folder"):
         Journal(tmp_path / "run", "training-time")
 
@@ -201,6 +201,9 @@ def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatc
     assert corpus.shakespeare(None, offline).text == "hello"  # kept
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)  # imports torch
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -212,16 +215,8 @@ def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatc
         (["training-time", "--device=cpu", "--precisions=amp_bfloat16"], "ratios are relative to float32"),
         (["training-time", "--steps=0"], "--steps: 0 is too small"),
         (["training-time", "--device=cpu", "--learning-rate=fast"], "--learning-rate: 'fast' is not"),
-        pytest.param(
-            ["training-time", "--device=cpu", "--data-dir=/nowhere"],
-            "there is no folder /nowhere",
-            marks=pytest.mark.slow,
-        ),  # imports torch
-        pytest.param(
-            ["training-time", "--device=cpu", "--quick", "--block-size=300"],
-            "256 characters at most",
-            marks=pytest.mark.slow,
-        ),  # imports torch
+        slow(["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
+        slow(["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
         (["compile-modes", "--parts=sound"], "--parts: there is no part called 'sound'"),
         (["compile-modes", "--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),

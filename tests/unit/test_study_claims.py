@@ -224,9 +224,8 @@ def test_each_model_is_a_job_with_modes_as_candidates(options: dict[str, Any], m
         assert job.protocol.isolate
         assert job.extras.compile_runs == 1  # each mode compiles with its own empty caches
         assert job.options.freezing == (options.get("device") is None)
-        assert job.candidates == (
-            ("inductor",) if more else tuple(MODES)[::2] if options.get("quick") else tuple(MODES)
-        )
+        modes = tuple(MODES)[::2] if options.get("quick") else tuple(MODES)
+        assert job.candidates == (("inductor",) if more else modes)
     if options.get("device"):
         llama = asked[-1]
         assert (llama.case.prompt_tokens, llama.case.new_tokens, llama.dtype) == (512, 128, "bfloat16")
@@ -265,18 +264,13 @@ def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> 
 
 def test_a_swept_size_replaces_that_of_the_study() -> None:
     swept = jobs("--sweep=batch=1,4")
-    assert [(job.case.point, job.case.batch_size) for job in swept] == [
-        (("batch=1",), 1),
-        (("batch=4",), 4),
-    ] * 3
+    points = [(job.case.point, job.case.batch_size) for job in swept]
+    assert points == [(("batch=1",), 1), (("batch=4",), 4)] * 3
 
 
 def test_what_failed_is_not_compared() -> None:
-    failed: dict[str, Any] = {
-        "max_autotune": {"status": Status.CRASH},
-        "reduce_overhead": {"status": Status.FAIL_ACCURACY},
-    }
-    verdicts = held(records(**failed))
+    crashed, wrong = ({"status": status} for status in (Status.CRASH, Status.FAIL_ACCURACY))
+    verdicts = held(records(max_autotune=crashed, reduce_overhead=wrong))
     assert (verdicts.pop(FIRST), set(verdicts.values())) == (HOLDS, {OPEN})
     assert list(held(records(modes=["max-autotune"]))) == [FIRST]
 

@@ -72,9 +72,8 @@ def test_a_fault_that_changes_no_result_is_not_planted(monkeypatch: Patch) -> No
 
 
 def outcome(kind: str, status: str, *, field: bool = False, size: float = 0.01) -> Planted:
-    return Planted(
-        model="m", mode="training", dtype="float32", kind=kind, size=size, status=status, field=field
-    )
+    of_cell = Planted(model="m", mode="training", dtype="float32", status=status)
+    return replace(of_cell, kind=kind, size=size, field=field)
 
 
 def rows_of(text: str) -> list[list[str]]:

@@ -26,10 +26,8 @@ from tests.worker.planted import CPU
 
 
 def test_each_symbol_of_a_result_is_an_example_of_its_own() -> None:
-    symbols = [
-        ("".join(SYMBOLS[t] for t in given), SYMBOLS[target]) for given, target in examples("321+654=9750|")
-    ]
-    assert symbols == [
+    shown = examples("321+654=9750|")
+    assert [("".join(SYMBOLS[t] for t in given), SYMBOLS[target]) for given, target in shown] == [
         ("0000321+654=", "9"),
         ("000321+654=9", "7"),
         ("00321+654=97", "5"),
@@ -127,11 +125,8 @@ def test_the_plan_is_the_published_sweep() -> None:
     on_addition = [p for p in sweep if p.task == "addition"]
     assert len(on_addition) == 12
     assert {(p.rule.budget_s, p.rule.batch) for p in on_addition} == {(60.0, 2048)}
-    on_text = [
-        (p.entry.implementation, p.rule.batch, p.rule.budget_s, p.rule.learning_rate)
-        for p in sweep
-        if p not in on_addition
-    ]
+    rules = [(p.entry.implementation, p.rule) for p in sweep if p not in on_addition]
+    on_text = [(name, rule.batch, rule.budget_s, rule.learning_rate) for name, rule in rules]
     assert on_text == [
         *[("MLP", 2048, 300.0, 1e-2)] * 2,
         ("MLP", 2048, 600.0, 1e-2),
