@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, run_into, runner, statuses
+from tests.cli.command import ROOT, TOYS, records, run_into, runner
 from tests.command_line import executable, ran
 
 OTHER = "TORCHDUET_OTHER_PYTHON"
@@ -40,36 +40,35 @@ def by_candidate(folder: Path, model: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_every_candidate_has_its_record(run: tuple[Path, str]) -> None:
+def test_every_candidate_has_its_record_which_says_where_it_is_from(run: tuple[Path, str]) -> None:
     folder, printed = run
-    outcomes = statuses(folder)
-    candidates = ("eager@plain", "aot_eager@plain", "eager@other", "aot_eager@other")
-    assert outcomes == {("norm", candidate): "pass" for candidate in candidates}
+    by_name = by_candidate(folder, "norm")
+    statuses = {candidate: record["status"] for candidate, record in by_name.items()}
+    names = ("eager@plain", "aot_eager@plain", "eager@other", "aot_eager@other")
+    assert statuses == dict.fromkeys(names, "pass")
     assert "plain: torch " in printed
     assert "aot_eager" in printed.partition("Each row is compared with eager of plain")[0]
-
-
-@pytest.mark.slow
-def test_records_say_where_they_are_from(run: tuple[Path, str]) -> None:
-    by_name = by_candidate(run[0], "norm")
     for candidate, record in by_name.items():
         assert record["env"] == candidate.split("@")[1]
         assert record["environment"]["torch"]
         setting = record["environment"].get("env.TORCHDUET_EXAMPLE")
         assert setting == ("1" if record["env"] == "other" else None)
         assert record["environment"]["worker"] == "fresh"  # for all alike
-    about = json.loads((run[0] / "run.json").read_text())["environments"]
+    about = json.loads((folder / "run.json").read_text())["environments"]
     assert about["other"]["settings"]["TORCHDUET_EXAMPLE"] == "1"
-
-
-@pytest.mark.slow
-def test_eager_is_held_against_the_reference_s(run: tuple[Path, str]) -> None:
-    by_name = by_candidate(run[0], "norm")
-    agreement = by_name["eager@other"]["env_parity"]
+    agreement = by_name["eager@other"]["env_parity"]  # eager is held against the reference's
     assert agreement["failed"] == 0
     assert agreement["tensors"] > 8  # loss, output, gradients and buffers
     assert agreement["worst"]["candidate_rmse"] == agreement["worst"]["eager_rmse"]  # the same torch
     assert by_name["aot_eager@plain"]["env_parity"] is None
+    (case,) = (folder / "cases").glob("toys-norm*")
+    figures = ["parity-aot_eager-other.csv", "parity-aot_eager-plain.csv"]
+    assert sorted(path.name for path in case.iterdir()) == ["envs", "job.json", "output.log", *figures]
+    for name in ("plain", "other"):
+        by_hand = (case / "envs" / name / "output.log").read_text().splitlines()[0]
+        assert "-m harness.worker --job" in by_hand
+        job = json.loads((case / "envs" / name / "job.json").read_text())
+        assert job["candidates"][-1] == "aot_eager"
 
 
 @pytest.mark.slow
@@ -88,18 +87,6 @@ def test_a_step_of_git_bisect_names_the_worse_build(tmp_path: Path, good: str, n
     words = ["parity", f"--model={tmp_path / 'models.py'}:make", "--inference", "--compilers=aot_eager"]
     step = ran(sys.executable, str(ROOT / "examples" / "bisect_step.py"), *builds, *words, *QUIET)
     assert step.returncode == code, step.stdout + step.stderr
-
-
-@pytest.mark.slow
-def test_every_environment_has_its_log_and_job(run: tuple[Path, str]) -> None:
-    (folder,) = (run[0] / "cases").glob("toys-norm*")
-    figures = ["parity-aot_eager-other.csv", "parity-aot_eager-plain.csv"]
-    assert sorted(path.name for path in folder.iterdir()) == ["envs", "job.json", "output.log", *figures]
-    for name in ("plain", "other"):
-        by_hand = (folder / "envs" / name / "output.log").read_text().splitlines()[0]
-        assert "-m harness.worker --job" in by_hand
-        job = json.loads((folder / "envs" / name / "job.json").read_text())
-        assert job["candidates"][-1] == "aot_eager"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from harness.schema import Status
 from harness.timing.modes import InFp64, grouped_product
 from harness.timing.workbench import Workbench
 from harness.workload import Workload
-from tests.factories import Patch, known, make_job
+from tests.factories import known, make_job
 from tests.worker.planted import CPU, Of, drawn, rule, truth_of, unopened, workload
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -53,14 +53,6 @@ def test_the_unit_is_that_of_the_coarsest_rounding() -> None:
     assert precision("tf32", "cuda").unit == TF32_UNIT
     assert precision("tf32", "cuda").reduced
     assert precision("amp_bfloat16+tf32", "cuda").unit == 2.0**-7
-
-
-def test_a_certain_gpu_is_made_the_processs_own(monkeypatch: Patch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(str(device)))
-    for device in ("cpu", "cuda", "cuda:1"):
-        settle(torch.device(device))
-    assert asked == ["cuda:1"]
 
 
 # -- settings that a model changes --------------------------------------------------------------
@@ -183,21 +175,13 @@ def test_a_grouped_product_is_torchs(form: str) -> None:
     torch.testing.assert_close(product.float(), expected, rtol=0.02, atol=0.02)
 
 
-def test_what_lies_behind_the_last_group_is_zero() -> None:
+def test_a_grouped_product_has_gradients_and_zeros_behind_the_last_group() -> None:
     product = grouped_product(torch.ones(6, 4), torch.ones(3, 4, 2), ENDS)
-    assert torch.equal(product[:5], torch.full((5, 2), 4.0))
-    assert torch.equal(product[5:], torch.zeros(1, 2))
-
-
-def test_without_offsets_it_is_a_product_of_batches() -> None:
+    assert product.tolist() == [[4.0, 4.0]] * 5 + [[0.0, 0.0]]
     a, b = torch.randn(3, 2, 4), torch.randn(3, 4, 5)
-    assert torch.equal(grouped_product(a, b), a @ b)
-
-
-def test_it_has_gradients() -> None:
-    a = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
-    b = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, y: grouped_product(x, y, ENDS), (a, b))
+    assert torch.equal(grouped_product(a, b), a @ b)  # without offsets: of batches
+    given = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((6, 4), (3, 4, 2))]
+    assert torch.autograd.gradcheck(lambda x, y: grouped_product(x, y, ENDS), given)
 
 
 def test_other_operations_and_precisions_are_left_alone() -> None:
