@@ -41,7 +41,7 @@ from harness.loading.python_file import load_file
 from harness.schema import Protocol, Record, Status
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
-from runner.analysis.digits import MISSING, ms_text, speedup_text, steps_text
+from runner.analysis.digits import MISSING, estimate_text, ms_text, steps_text
 from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.statistics import wilson
 from runner.analysis.verdicts.decision import difference, verdict
@@ -51,8 +51,8 @@ from runner.runs.why.words import overview, overview_text
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
-    from runner.analysis.comparison import Comparison, GroupSummary
     from runner.analysis.estimate import Paying
+    from runner.analysis.results import Comparison, GroupSummary
     from runner.runs.why.explain import Why
 
 MODES = ("inference", "training")
@@ -89,7 +89,9 @@ class Numbers:
 
     def __init__(self, records: Sequence[Record]) -> None:
         summary = summarize(pooled(records))
-        self.groups = {(group.compiler, group.suite, group.mode): group for group in summary.groups}
+        self.groups = {
+            (group.compiler, group.place.suite, group.place.mode): group for group in summary.groups
+        }
         data = frame(summary.comparisons, columns().values())
         self.data = data.assign(comparison=list(summary.comparisons))
 
@@ -216,7 +218,7 @@ def _cell(comparison: Comparison) -> str:
     """The speedup with its verdict, unless it is faster or slower; without a speedup, the status."""
     if comparison.speedup is None or not comparison.record.status.passed:
         return comparison.record.status.value
-    speedup = speedup_text(comparison.speedup, comparison.ci_low, comparison.ci_high)
+    speedup = estimate_text(comparison.estimate)
     if (verdict := comparison.verdict) is None or verdict in (Verdict.FASTER, Verdict.SLOWER):
         return speedup
     return f"{speedup}, {verdict.value}"

@@ -29,8 +29,8 @@ from harness.schema import (
     Status,
     TensorError,
 )
-from runner.analysis.comparison import Comparison, Finding
 from runner.analysis.derive import compare, summarize
+from runner.analysis.results import Comparison, Finding
 from runner.reports.console import print_answer, print_report
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from runner.analysis.comparison import Comparison, Summary
+    from runner.analysis.results import Comparison, Summary
     from runner.runs.why.explain import Why
 
 TABLE_WIDTH = 160

@@ -23,9 +23,9 @@ from benchmarks.calibration import Floats, told  # noqa: E402 - nothing is insta
 from harness.codec import from_json  # noqa: E402
 from harness.schema import Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.store.packed import opened  # noqa: E402
-from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
 
 
 def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:
@@ -63,7 +63,7 @@ def rows(folders: Sequence[Path]) -> list[tuple[object, ...]]:
 
 def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ...]:
     verdicts = Counter(map(told, estimates))
-    held = sum(bool(e.ci_low and e.ci_high and e.ci_low <= 1 <= e.ci_high) for e in estimates)
+    held = sum(e.within(1) for e in estimates)
     called = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
     wider = sum(e.widened > 1 for e in estimates)
     return (name, len(estimates), held, called, verdicts[Verdict.SAME], verdicts[Verdict.UNSTEADY], wider)

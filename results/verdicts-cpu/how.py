@@ -31,10 +31,11 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from harness.schema import Job, Protocol, Record  # noqa: E402
-from runner.analysis.comparison import CONTROL  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
-from runner.analysis.digits import speedup_text  # noqa: E402
+from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.results import ALLOCATOR, SYSTEM  # noqa: E402
+from runner.analysis.results import CONTROL  # noqa: E402
 from runner.analysis.statistics import Floats, geomean  # noqa: E402
 from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
@@ -132,18 +133,18 @@ def of_allocator(run: int, records: Sequence[Record]) -> Iterator[Mapping[str, o
     """The factor of malloc as it comes over the heap kept, of each model; then of all, with its own errors."""
     factors: dict[tuple[str, str], list[Estimate]] = {}
     for c in summarize(records).comparisons:
-        if c.allocator is None or c.system is None or c.record.system_samples is None:
+        if ALLOCATOR not in c.own or c.record.system_samples is None:
             continue
         system = c.record.system_samples
-        factors.setdefault((c.record.job.case.mode.value, c.compiler), []).append(c.allocator)
+        factors.setdefault((c.record.job.case.mode.value, c.compiler), []).append(c.own[ALLOCATOR].estimate)
         yield {
             "run": run,
             "model": c.record.job.case.name,
             "mode": c.record.job.case.mode.value,
             "candidate": c.compiler,
-            "heap kept": speedup_text(c.speedup, c.ci_low, c.ci_high),
-            "as it comes": speedup_text(c.system.factor, c.system.low, c.system.high),
-            "factor [95 %]": speedup_text(c.allocator.factor, c.allocator.low, c.allocator.high),
+            "heap kept": estimate_text(c.estimate),
+            "as it comes": estimate_text(c.own[SYSTEM].estimate),
+            "factor [95 %]": estimate_text(c.own[ALLOCATOR].estimate),
             "faults": f"{statistics.median(system.baseline_minor_faults):.0f}, "
             f"{statistics.median(system.candidate_minor_faults):.0f}",
         }

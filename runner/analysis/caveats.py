@@ -12,9 +12,9 @@ from packaging.version import InvalidVersion, Version
 from harness.declared import finite
 from harness.loading.toml_file import read_toml
 from harness.schema import Scalar
-from runner.analysis.comparison import Comparison
 from runner.analysis.digits import share_text
 from runner.analysis.findings import Known
+from runner.analysis.results import Comparison
 from runner.analysis.verdicts.compiling import is_warm
 from runner.labels import counted
 

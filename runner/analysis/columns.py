@@ -21,9 +21,9 @@ from harness.loading.toml_file import read_toml
 from harness.metrics import declared
 from harness.schema import Scalar
 from runner.analysis import texts
-from runner.analysis.comparison import OPERATION, Comparison
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, number_text
 from runner.analysis.estimate import Reason
+from runner.analysis.results import OPERATION, Comparison
 from runner.labels import case_name, notes_of, ran_batch, suite_labels
 from runner.plan.environments.plan import split_candidate
 
@@ -103,7 +103,8 @@ def _part(row: object, path: str) -> Scalar:
     """``record.parity.failed`` of a comparison; None if one of the parts is None."""
     value: object = row
     for name in path.split("."):
-        value = None if value is None else getattr(value, name)
+        if value is not None:
+            value = value.get(name) if isinstance(value, Mapping) else getattr(value, name)
     return value  # type: ignore[return-value]  # a test looks at every column
 
 
@@ -121,6 +122,19 @@ def _failure(comparison: Comparison) -> str | None:
     return None if failure is None else f"{failure.phase}: {failure.kind}: {failure.message}"
 
 
+def _tokens_per_s(side: str) -> Callable[[Comparison], Scalar]:
+    """Of decode: the new tokens of all sequences, without the first of each, / its time."""
+
+    def rate(comparison: Comparison) -> float | None:
+        decode, record = comparison.own.get("decode"), comparison.record
+        if decode is None or record.job.case.new_tokens is None:
+            return None
+        tokens = (ran_batch(record) or 1) * (record.job.case.new_tokens - 1)
+        return tokens / float(getattr(decode.estimate, f"{side}_median_s"))
+
+    return rate
+
+
 def _value(name: str) -> Callable[[Comparison], Scalar]:
     """The metric or derived number of this name."""
     return lambda comparison: comparison.value(name)
@@ -135,6 +149,8 @@ COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
         "changes": lambda c: " ".join(c.record.job.case.changes),
         "failure": _failure,
         "notes": lambda c: "; ".join(notes_of(c.record)),
+        "baseline_tokens_per_s": _tokens_per_s("baseline"),
+        "candidate_tokens_per_s": _tokens_per_s("candidate"),
         "torch": lambda c: c.record.environment.get("torch"),
     }
 )
@@ -148,8 +164,8 @@ TEXTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
         "batch_size": texts.batch_cell,
         "compiler": lambda c: texts.compiler_name(c.compiler),
         "speedup": lambda c: estimate_text(c.estimate),
-        "prefill_speedup": lambda c: estimate_text(c.generation.prefill if c.generation else None),
-        "decode_speedup": lambda c: estimate_text(c.generation.decode if c.generation else None),
+        "prefill_speedup": lambda c: estimate_text(c.estimate_of("prefill")),
+        "decode_speedup": lambda c: estimate_text(c.estimate_of("decode")),
         "verdict": lambda c: texts.verdict_text(c, counts=c.passed),
         "status": lambda c: texts.parity_word(c.record),
         "resolution_outputs": texts.parity_detail,

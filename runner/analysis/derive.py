@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from operator import methodcaller
 from statistics import fmean, median
 
 import numpy as np
 
 from harness.declared import CANDIDATE, EAGER, GIGA, Seen, finite, ratio
-from harness.loading.own_model import suite_of
 from harness.metrics import declared
 from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
-from runner.analysis.comparison import STEADINESS, Comparison, GroupSummary, Mean, Summary
-from runner.analysis.environments import across_environments, averages_across, is_compiled, is_eager_of
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict
+from runner.analysis.estimate import Mean, PairedEstimate, Verdict
 from runner.analysis.findings import findings
+from runner.analysis.ratios import averages, over_eager, over_reference, place_of
+from runner.analysis.results import (
+    ALLOCATOR,
+    PAIRS,
+    REFERENCE,
+    STEADINESS,
+    SYSTEM,
+    Comparison,
+    GroupSummary,
+    MeanOf,
+    Place,
+    Ratio,
+    Summary,
+)
 from runner.analysis.start_up.forms import start_forms
 from runner.analysis.statistics import (
     coefficient_of_variation,
-    false_discovery,
     geomean,
     lag_1_autocorrelation,
     wilson,
@@ -36,13 +45,11 @@ from runner.analysis.verdicts.compiling import (
     compilations_of,
     compile_pairs,
     compile_starts,
+    first_step_pairs,
     paying,
 )
-from runner.analysis.verdicts.decision import difference
-from runner.analysis.verdicts.family import estimates_of
-from runner.analysis.verdicts.generation import generation_of
-from runner.analysis.verdicts.pairs import candidate_pairs, compiler_ratios, over_plain
-from runner.analysis.verdicts.reasons import judgment
+from runner.analysis.verdicts.family import is_compiled
+from runner.analysis.verdicts.pairs import candidate_pairs, over_plain
 from runner.labels import compiler_label, device_labels, merged_facts
 
 Peaks = Mapping[str, float]
@@ -52,20 +59,22 @@ Peaks = Mapping[str, float]
 def summarize(records: Sequence[Record]) -> Summary:
     """Everything that reports show of a run. Jobs are in plan order, candidates in the order of their job."""
     comparisons = compare(_in_plan_order(records))
-    across = across_environments(records)
-    pairs = candidate_pairs(comparisons)
+    ratios = (
+        *(ratio for comparison in comparisons for ratio in comparison.own.values()),
+        *candidate_pairs([step for comparison in comparisons if (step := comparison.step) is not None]),
+        *over_reference(records),
+        *compile_pairs(comparisons),
+        *first_step_pairs(comparisons),
+    )
     return Summary(
         comparisons=comparisons,
         groups=_groups(comparisons),
         environment=merged_facts(records),
         warnings=findings(comparisons),
         caveats=caveats(comparisons),
-        across=across,
-        across_averages=averages_across(across),
-        pairs=pairs,
-        ratios=compiler_ratios(pairs),
+        ratios=ratios,
+        averages=averages(ratio for ratio in ratios if ratio.family in (PAIRS, REFERENCE)),
         compile_starts=compile_starts(comparisons),
-        compile_pairs=compile_pairs(comparisons),
         start_forms=start_forms(c for c in comparisons if not c.record.job.extras.shapes),
         shape_forms=start_forms(c for c in comparisons if c.record.job.extras.shapes),
         curves=curves(comparisons),
@@ -73,45 +82,34 @@ def summarize(records: Sequence[Record]) -> Summary:
 
 
 def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
-    """One comparison for each record, in the given order.
-
-    The false discovery rate is controlled over the records that passed, including the
-    A/A control: the promise is about what counts. A record without samples has no timing numbers.
-    """
-    estimates = estimates_of(records)
-    family = zip(records, estimates, strict=True)
-    q_values = false_discovery([e.p_value if e and r.status.passed else None for r, e in family])
+    """One comparison for each record, in the given order. A record without samples has no timing numbers."""
     devices = device_labels(records)
-    peaks = _peaks_of(records, devices)
-    plain, system = over_plain(records), estimates_of([replace(r, samples=r.system_samples) for r in records])
-    each = zip(records, devices, estimates, q_values, peaks, plain, system, strict=True)
-    return tuple(_comparison(*parts) for parts in each)
+    own = over_eager(records)
+    plain = over_plain([ratios["step"] for ratios in own if "step" in ratios])
+    each = zip(records, devices, own, _peaks_of(records, devices), strict=True)
+    return tuple(
+        _comparison(record, device, {**ratios, **_named(plain, record)}, peaks)
+        for record, device, ratios, peaks in each
+    )
 
 
-def _comparison(
-    record: Record,
-    device: str,
-    estimate: PairedEstimate | None,
-    q_value: float | None,
-    peaks: Peaks,
-    plain: PairedEstimate | None,
-    system: PairedEstimate | None,
-) -> Comparison:
+def _named(plain: Mapping[tuple[str, str], Ratio], record: Record) -> dict[str, Ratio]:
+    key = record.job.key, record.candidate
+    return {"plain": plain[key]} if key in plain else {}
+
+
+def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Peaks) -> Comparison:
+    step = own["step"].estimate if "step" in own else None
+    estimate = step if isinstance(step, PairedEstimate) else None
     derived = {**_derived_of(record, estimate, peaks), **_steadiness(record, estimate)}
     numbers, times = record.metrics, compilations_of(record)
     if times:
         derived[LATENCY] = center(times)
-    across = is_eager_of(record)  # eager of another process
-    limits = Limits.of(record.job.protocol)
-    word, opened = judgment(estimate, q_value, limits, across=across)
     return Comparison(
         record=record,
         compiler=compiler_label(record),
-        device=device,
-        estimate=estimate,
-        q_value=q_value,
-        verdict=word,
-        open=opened,
+        place=place_of(record, device),
+        own=own,
         compilations_s=tuple(times),
         compilation_latency_s=center(times),
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
@@ -119,10 +117,6 @@ def _comparison(
         memory_ratio=finite(derived["memory_ratio"]),
         break_even=break_even(times, estimate) if is_compiled(record) else None,
         derived=derived,
-        over_plain=plain,
-        system=system,
-        allocator=difference(estimate, system),
-        generation=generation_of(record),
     )
 
 
@@ -193,52 +187,57 @@ def _steadiness(record: Record, estimate: PairedEstimate | None) -> dict[str, Sc
     return dict(zip(STEADINESS, numbers, strict=True))
 
 
-GroupKey = tuple[str, str, str, str, str]
-
-
 def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
-    members: dict[GroupKey, list[Comparison]] = {}
+    members: dict[tuple[str, Place], list[Comparison]] = {}
     for comparison in comparisons:
-        job, case = comparison.record.job, comparison.record.job.case
-        if case.point:
-            continue  # a model's points are not several models
-        key = (comparison.compiler, suite_of(case.suite), case.mode.value, comparison.device, job.dtype)
-        members.setdefault(key, []).append(comparison)
+        if not comparison.record.job.case.point:  # a model's points are not several models
+            members.setdefault((comparison.compiler, comparison.place), []).append(comparison)
     run = {key: [c for c in group if c.record.status.counted] for key, group in members.items()}
     common = _common(run)
-    return tuple(_group(key, group, common.get(key[1:], frozenset())) for key, group in run.items() if group)
+    return tuple(
+        _group(compiler, place, group, common.get(place, frozenset()))
+        for (compiler, place), group in run.items()
+        if group
+    )
 
 
-def _common(run: Mapping[GroupKey, Sequence[Comparison]]) -> dict[tuple[str, ...], frozenset[str]]:
-    """Of each suite, mode, device and dtype: the jobs that all of its compilers passed with a speedup.
+def _common(run: Mapping[tuple[str, Place], Sequence[Comparison]]) -> dict[Place, frozenset[str]]:
+    """Of each place: the jobs that all of its compilers passed with a speedup.
 
     Eager counts for nothing here, and neither does a compiler that passed nowhere.
     """
-    shared: dict[tuple[str, ...], frozenset[str]] = {}
-    for (_, *where), members in run.items():
+    shared: dict[Place, frozenset[str]] = {}
+    for (_, place), members in run.items():
         timed = (c for c in members if c.record.status.passed and c.speedup is not None)
         jobs = frozenset(c.record.job.key for c in timed)
         if jobs and is_compiled(members[0].record):
-            shared[tuple(where)] = shared.get(tuple(where), jobs) & jobs
+            shared[place] = shared.get(place, jobs) & jobs
     return shared
 
 
-def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str]) -> GroupSummary:
+def _group(
+    compiler: str, place: Place, members: Sequence[Comparison], common: frozenset[str]
+) -> GroupSummary:
     passed = [c for c in members if c.record.status.passed]
-    speedups = [(c.record.job.key, c.estimate) for c in passed if c.estimate is not None]
     pass_low, pass_high = wilson(len(passed), len(members))
     counts = Counter(c.verdict for c in passed if c.verdict is not None)
+
+    def mean(name: str, among: Iterable[Comparison] = passed) -> Mean:
+        own = (c.own[name].estimate for c in among if name in c.own)
+        return geomean([estimate for estimate in own if estimate is not None])
+
     return GroupSummary(
-        *key,
+        compiler,
+        place,
         total=len(members),
         passed=len(passed),
         pass_share=len(passed) / len(members),
         pass_low=pass_low,
         pass_high=pass_high,
-        mean=geomean([estimate for _, estimate in speedups]),
-        common=geomean([estimate for job, estimate in speedups if job in common]),
-        system=geomean([c.system for c in passed if c.system is not None]),
-        allocator=geomean([c.allocator for c in passed if c.allocator is not None]),
+        mean=mean("step"),
+        common=mean("step", [c for c in passed if c.record.job.key in common]),
+        system=mean(SYSTEM),
+        allocator=mean(ALLOCATOR),
         judged=_mean(passed, columns()["judged_finely"].value),
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
         means={m.name: _mean(passed, methodcaller("number", m.name)) for m in declared().averages()},
@@ -247,6 +246,6 @@ def _group(key: GroupKey, members: Sequence[Comparison], common: frozenset[str])
     )
 
 
-def _mean(comparisons: Iterable[Comparison], number: Callable[[Comparison], Scalar]) -> Mean:
+def _mean(comparisons: Iterable[Comparison], number: Callable[[Comparison], Scalar]) -> MeanOf:
     values = [value for c in comparisons if (value := finite(number(c))) is not None]
-    return Mean(n=len(values), value=fmean(values) if values else None)
+    return MeanOf(n=len(values), value=fmean(values) if values else None)

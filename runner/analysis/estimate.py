@@ -42,6 +42,7 @@ class Open:
 
     reason: Reason
     closes: str
+    pairs: int | None = None  # of compilations that would; None: unknown, or over ``MOST_NAMED``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ def exp(log: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A factor, kept as a logarithm: a speedup, or a change B / A of a speedup or of a time.
+    """A factor, kept as a logarithm: a speedup, a change B / A, a geometric mean of ``n`` times or counts.
 
     The place of the 90 % interval decides about *same* (two one-sided tests at 5 %). The intervals are None
     if there are too few values. ``error`` is the standard error that the measured values show, without what
@@ -82,11 +83,13 @@ class Estimate:
     """
 
     log: float
-    interval: Interval | None  # 95 %
-    interval_90: Interval | None
-    p_value: float
-    error: float | None
-    df: float
+    interval: Interval | None = None  # 95 %
+    interval_90: Interval | None = None
+    p_value: float = 1.0
+    error: float | None = None
+    df: float = math.inf
+    n: int = 1
+    processes: int = 1
     unsteady: str = ""  # why the rounds have no common speedup
     unsteady_kind: Reason | None = None
     segments: tuple[float, ...] = ()  # log speedups of parts of the rounds, for which a verdict must hold
@@ -121,6 +124,11 @@ class Estimate:
         return self.interval is not None and self.interval[0] <= math.log(factor) <= self.interval[1]
 
 
+def single(value: float) -> Estimate:
+    """A value that was measured once."""
+    return Estimate(log=math.log(value) if value > 0 else -math.inf)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedEstimate(Estimate):
     """The estimate from n pairs. Times are in seconds; speedups are baseline / candidate.
@@ -128,11 +136,9 @@ class PairedEstimate(Estimate):
     The interval is None below 6 pairs.
     """
 
-    n: int
     speedup_of_medians: float
     baseline_median_s: float
     candidate_median_s: float
-    processes: int = 1
     between_sd: float | None = None  # of the log speedup between processes; None below 2 processes
     assumed_sd: float | None = None  # the same, assumed (one process); None where it is not in the interval
     rounds_half: float | None = None  # half the width of the rounds' own 95 % interval of the log speedup
@@ -151,14 +157,6 @@ class PairedEstimate(Estimate):
         return self.candidate_median_s * 1e3
 
     @property
-    def ci_low(self) -> float | None:
-        return self.low
-
-    @property
-    def ci_high(self) -> float | None:
-        return self.high
-
-    @property
     def between_df(self) -> float | None:
         """Degrees of freedom of the interval over processes."""
         return self.df if self.processes > 1 else None
@@ -170,64 +168,21 @@ class PairedEstimate(Estimate):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimated:
-    """Base of the classes with an estimate. Without an estimate, numbers are None and ``n`` is 0."""
+class Mean:
+    """The geometric mean of ``models`` factors, with two 95 % intervals.
 
-    estimate: PairedEstimate | None
-
-    @property
-    def n(self) -> int:
-        return self.estimate.n if self.estimate else 0
-
-    @property
-    def baseline_ms(self) -> float | None:
-        return self.estimate.baseline_ms if self.estimate else None
-
-    @property
-    def candidate_ms(self) -> float | None:
-        return self.estimate.candidate_ms if self.estimate else None
-
-    @property
-    def speedup(self) -> float | None:
-        return self.estimate.speedup if self.estimate else None
-
-    @property
-    def ci_low(self) -> float | None:
-        return self.estimate.ci_low if self.estimate else None
-
-    @property
-    def ci_high(self) -> float | None:
-        return self.estimate.ci_high if self.estimate else None
-
-    @property
-    def p_value(self) -> float | None:
-        return self.estimate.p_value if self.estimate else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Geomean:
-    """The geometric mean of ``models`` speedups, with two 95 % intervals.
-
-    ``low``, ``high``: of the mean over *models like these* (Student's t on the logarithms over models); None
-    below 2 models. ``these_low``, ``these_high``: of the mean over *these models* (the errors of their own
-    measurements alone); None if a model has no interval. None for all without a model.
+    ``over``: for *models like these* (Student's t on the logarithms over models), without an interval below 2
+    models. ``these``: for *these models* (the errors of their own measurements alone), without an interval if
+    a model has none. None for both without a model.
     """
 
     models: int = 0
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    these_low: float | None = None
-    these_high: float | None = None
+    over: Estimate | None = None
+    these: Estimate | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Typical:
-    """The geometric mean of several times or counts, with Student's interval; None for a single value."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
+    @property
+    def value(self) -> float | None:
+        return self.over.factor if self.over else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from harness.loading.toml_file import read_toml
 from harness.schema import BASELINE, CACHE_FILE, COLD, WARM, Record, Status
 from harness.timing.measure import placement
 from runner.analysis.columns import columns
-from runner.analysis.comparison import Comparison, Finding
 from runner.analysis.conditions import parsed, value_of
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, with_unit
 from runner.analysis.estimate import Estimate, Limits
+from runner.analysis.results import Comparison, Finding
 from runner.analysis.verdicts import compiling
 from runner.analysis.verdicts.compiling import LATENCY, WAITING, by_round
 from runner.analysis.verdicts.parity import is_coarse, resolution_text
@@ -131,7 +131,7 @@ class Known:
         return f"{counted(self.comparison.n, 'round')}{ended}"
 
     def allocator_change(self) -> Estimate | None:
-        return self.comparison.allocator
+        return self.comparison.estimate_of("allocator")
 
     def break_even(self) -> str:
         even = self.comparison.break_even

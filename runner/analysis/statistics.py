@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from runner.analysis.estimate import Estimate, Geomean, PairedEstimate, exp
+from runner.analysis.estimate import Estimate, Mean, PairedEstimate, single
 
 Floats = NDArray[np.float64]
 Column = Sequence[float] | NDArray[np.floating[Any]]
@@ -180,22 +180,27 @@ def mean_of_logs(logs: Column) -> Estimate | None:
     if len(logs) < 2:
         return None
     column = np.asarray(logs, dtype=np.float64)
-    return student(float(column.mean()), [(float(column.var(ddof=1)) / column.size, column.size - 1.0)])
+    variance = float(column.var(ddof=1)) / column.size
+    return replace(student(float(column.mean()), [(variance, column.size - 1.0)]), n=int(column.size))
 
 
-def geomean(estimates: Sequence[Estimate]) -> Geomean:
+def typical(values: Sequence[float]) -> Estimate:
+    """The geometric mean of one or more values above 0, with its interval if there are several."""
+    several = mean_of_logs([math.log(value) for value in values]) if all(v > 0 for v in values) else None
+    return several or single(values[0])
+
+
+def geomean(estimates: Sequence[Estimate]) -> Mean:
     if not estimates:
-        return Geomean()
-    logs = np.log([estimate.factor for estimate in estimates])
-    over = mean_of_logs(logs)
-    value, low, high = (math.exp(logs[0]), None, None) if over is None else (over.factor, over.low, over.high)
-    mean = Geomean(models=len(estimates), value=value, low=low, high=high)
+        return Mean()
+    over = typical([estimate.factor for estimate in estimates])
     widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
     if len(widths) < len(estimates):
-        return mean
+        return Mean(models=len(estimates), over=over, these=Estimate(log=over.log))
     # errors of single models are independent: half widths add in quadrature
     half = math.hypot(*widths) / len(widths)
-    return replace(mean, these_low=value * exp(-half), these_high=value * exp(half))
+    these = Estimate(log=over.log, interval=(over.log - half, over.log + half))
+    return Mean(models=len(estimates), over=over, these=these)
 
 
 def wilson(passed: int, total: int) -> tuple[float, float]:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 
 from harness.schema import ModelFacts, Record, Status
-from runner.analysis.comparison import CONTROL, Comparison, Judged
 from runner.analysis.digits import MISSING, share_text, significant
+from runner.analysis.results import CONTROL, Comparison, Ratio
 from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, plain, ran_batch, ran_case
 
@@ -20,7 +20,7 @@ def compiler_name(compiler: str) -> str:
     return f"{compiler} (A/A)" if compiler == CONTROL else plain(compiler)
 
 
-def verdict_text(judged: Judged, *, counts: bool) -> str:
+def verdict_text(judged: Comparison | Ratio, *, counts: bool) -> str:
     """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
     if judged.verdict is None:
         return MISSING

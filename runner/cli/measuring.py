@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from harness.schema import Job, Record
-from runner.analysis.comparison import Summary
 from runner.analysis.derive import summarize
+from runner.analysis.results import Summary
 from runner.analysis.verdicts.parity import is_plain_pass
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from runner.analysis.comparison import Summary
+from runner.analysis.results import Summary
 
 
 def discover() -> tuple[ModuleType, ...]:

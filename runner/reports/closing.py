@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.schema import Record, Status
-from runner.analysis.comparison import CONTROL, Comparison, Curve, GroupSummary, Summary
 from runner.analysis.digits import estimate_text, seconds_text, steps_text
 from runner.analysis.estimate import BreakEven
+from runner.analysis.results import CONTROL, Comparison, Curve, GroupSummary, Summary
 from runner.analysis.texts import NOT_CHECKED, compiler_name, parity_word, verdict_text
 from runner.labels import case_name, counted, cut, plain, reason
 from runner.reports.parts.averages import mean_text

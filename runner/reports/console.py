@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.schema import Status
-from runner.analysis.comparison import CONTROL, Comparison, Finding, Summary
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Verdict
+from runner.analysis.results import CONTROL, REFERENCE, Comparison, Finding, Summary
 from runner.analysis.texts import NOT_CHECKED, coarse_note, compiler_name
 from runner.analysis.verdicts.parity import MARK
 from runner.labels import case_name
@@ -59,7 +59,7 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
     if tables:
         writer.paragraph(averages_note(summary), NOTE)
     writer.tables(environment_tables(summary))
-    if summary.across:
+    if summary.of(REFERENCE):
         writer.paragraph(environment_note(summary), NOTE)
     for part in sections(summary):
         console.print()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from harness.declared import COMPILATION
 from runner.analysis.columns import KEY, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
-from runner.analysis.comparison import Summary
+from runner.analysis.results import Summary
 from runner.labels import file_part, plain
 from runner.reports.parts.sections import compilers, sections
 

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from runner.analysis.comparison import CONTROL, Comparison, Summary
 from runner.analysis.estimate import Verdict
+from runner.analysis.results import CONTROL, REFERENCE, Comparison, Summary
 from runner.analysis.texts import coarse_note
 from runner.reports.lines_plot import svgs
 from runner.reports.pages.overview import ALWAYS_SHOWN, KINDS, candidates, counts, first_results, title
@@ -107,7 +107,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "curves": curve_tables(summary),
         "curve_pictures": [base64.b64encode(data).decode() for data in svgs(summary)],
         "environments": environment_tables(summary),
-        "environments_note": environment_note(summary) if summary.across else "",
+        "environments_note": environment_note(summary) if summary.of(REFERENCE) else "",
         "processes": process_tables(summary),
         "pairs": pair_tables(summary),
         "facts": [

@@ -14,7 +14,7 @@ from harness.codec import to_json
 from harness.declared import finite
 from harness.schema import Status
 from runner.analysis.columns import OF_PYTORCH, columns
-from runner.analysis.comparison import Comparison, Summary
+from runner.analysis.results import Comparison, Summary
 from runner.labels import ran_batch
 
 FORMATS = ("hud",)
@@ -46,7 +46,7 @@ def _records(comparison: Comparison, summary: Summary) -> list[dict[str, Any]]:
         numbers.append(("eager_latency", "ms", [1e3 * s for s in samples.baseline_s], {}))
         numbers.append(("abs_latency", "ms", [1e3 * s for s in samples.candidate_s], {}))
     if comparison.speedup is not None:
-        beside = {name: getattr(comparison, name) for name in BESIDE_SPEEDUP}
+        beside = {name: columns()[name].value(comparison) for name in BESIDE_SPEEDUP}
         numbers.append(("speedup", "x", [comparison.speedup], beside))
     for name, unit in UNITS.items():
         if (value := finite(columns()[OF_PYTORCH[name]].value(comparison))) is not None:

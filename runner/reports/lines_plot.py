@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.schema import EAGER_START
-from runner.analysis.comparison import CONTROL, Comparison, Curve, Summary
-from runner.analysis.estimate import Typical
+from runner.analysis.estimate import Estimate, single
+from runner.analysis.results import CONTROL, Comparison, Curve, Summary
 from runner.analysis.sweep.curves import median_ms
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
@@ -36,7 +36,7 @@ PEAK = "peak memory (GB)"
 MEASURES = (SPEEDUP, STEP, COMPILATION, PEAK)
 CANDIDATE, BASELINE = 0, 1
 Styles = Mapping[str, Mapping[str, Any]]
-Line = tuple[str, Mapping[str, Any], Sequence[tuple[float, Typical]]]
+Line = tuple[str, Mapping[str, Any], Sequence[tuple[float, Estimate]]]
 """The label, the style and the points; their intervals are a band."""
 
 
@@ -115,22 +115,23 @@ def _lines(curves: Sequence[Curve], of_compiler: Styles, what: str, over: str = 
     return [line for line in lines if line[-1]]
 
 
-def _points(curve: Curve, what: str, over: str, side: int) -> list[tuple[float, Typical]]:
+def _points(curve: Curve, what: str, over: str, side: int) -> list[tuple[float, Estimate]]:
     there = {at: _measured(c, what, side) for at, c in curve.points.items()}
     if not over:
         return [(at, y) for at, y in there.items() if y]
     beside = {at: _measured(c, over, side) for at, c in curve.points.items()}
-    return [(x.value, Typical(value=y.value)) for at, y in there.items() if y and (x := beside[at])]
+    return [(x.factor, single(y.factor)) for at, y in there.items() if y and (x := beside[at])]
 
 
-def _measured(c: Comparison, what: str, side: int) -> Typical | None:
+def _measured(c: Comparison, what: str, side: int) -> Estimate | None:
     if what == STEP:
         samples = c.record.samples
         return median_ms((samples.candidate_s, samples.baseline_s)[side]) if samples else None
+    if what == SPEEDUP:
+        return c.estimate if side == CANDIDATE else None
     peaks, compilation = (c.candidate_peak_gb, c.baseline_peak_gb), (c.compilation_latency_s, None)
-    value = {SPEEDUP: (c.speedup, None), COMPILATION: compilation, PEAK: peaks}[what][side]
-    low, high = (c.ci_low, c.ci_high) if what == SPEEDUP else (None, None)
-    return None if value is None else Typical(value=value, low=low, high=high)
+    value = {COMPILATION: compilation, PEAK: peaks}[what][side]
+    return None if value is None else single(value)
 
 
 def races(summary: Summary) -> Iterator[tuple[str, Row]]:
@@ -142,7 +143,7 @@ def races(summary: Summary) -> Iterator[tuple[str, Row]]:
         lines = []
         for name, form in forms.items():
             label = name if form.overtaking is None else f"{name}: {overtaking_text(form)}"
-            points = [(seconds, Typical(value=n)) for n, seconds in enumerate(form.curve, 1)]
+            points = [(seconds, single(n)) for n, seconds in enumerate(form.curve, 1)]
             lines.append((label, of_form[name], points))
         first = next(iter(forms.values())).comparison
         job, n = first.record.job, min(form.n for form in forms.values())

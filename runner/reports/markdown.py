@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from runner.analysis.comparison import Summary
+from runner.analysis.results import REFERENCE, Summary
 from runner.analysis.texts import coarse_note, compiler_name
 from runner.labels import case_name, cut, plain
 from runner.reports.closing import closing_lines
@@ -88,7 +88,7 @@ def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
         yield text(f"## {escape(table.title)}")
         rows = table_block(table)
         yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
-    if summary.across:
+    if summary.of(REFERENCE):
         yield text(escape(environment_note(summary)))
 
 

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.declared import CANDIDATE, EAGER, GIGA, TERA
-from runner.analysis.comparison import OPERATION, Comparison, Summary
 from runner.analysis.digits import significant
+from runner.analysis.results import OPERATION, Comparison, Summary
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
 from runner.reports.parts import pictures

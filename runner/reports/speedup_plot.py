@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.analysis.comparison import Comparison, GroupSummary, Summary
 from runner.analysis.digits import MISSING, estimate_text, share_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.results import Comparison, GroupSummary, Summary
 from runner.analysis.texts import batch_cell, compiler_name
 from runner.labels import case_name
 from runner.reports.parts import pictures
@@ -80,17 +80,18 @@ def _rows(panel: Section) -> Iterator[tuple[str, tuple[Mark, ...]]]:
 
 def _mark(c: Comparison) -> Mark:
     status = c.record.status
-    if not status.passed or c.speedup is None:
+    if not status.passed or c.estimate is None:
         words = "not timed" if status.passed else status.value
         return Mark(c.compiler, f"{compiler_name(c.compiler)}: {words}")
     solid = c.verdict in (Verdict.FASTER, Verdict.SLOWER)
-    return Mark(c.compiler, estimate_text(c.estimate), c.speedup, c.ci_low, c.ci_high, solid)
+    return Mark(c.compiler, estimate_text(c.estimate), c.speedup, c.estimate.low, c.estimate.high, solid)
 
 
 def _mean_mark(group: GroupSummary) -> Mark:
     mean = group.mean
     words = f"{mean_text(mean)}, {mean.models}/{group.total}"
-    return Mark(group.compiler, words, mean.value, mean.low, mean.high)
+    ends = (mean.over.low, mean.over.high) if mean.over else (None, None)
+    return Mark(group.compiler, words, mean.value, *ends)
 
 
 def _lines(rows: Rows) -> float:

@@ -18,31 +18,31 @@ from harness.codec import to_json
 from harness.declared import NOISE, WORK
 from harness.metrics import declared
 from runner.analysis.columns import RESULT, Column, columns
-from runner.analysis.comparison import (
-    CandidatePair,
+from runner.analysis.estimate import Estimate, Mean
+from runner.analysis.results import (
+    COMPILATIONS,
+    PAIRS,
+    REFERENCE,
+    Average,
     Comparison,
-    CompilePair,
     CompileStart,
     Curve,
-    EnvironmentAverage,
-    Generation,
     GroupSummary,
+    Ratio,
     StartForm,
     Summary,
+    same_results,
 )
-from runner.analysis.estimate import Geomean
 from runner.labels import notes_of, ran_batch
+from runner.reports.parts.environments import versions
 
 FORMATS = ("json",)
 FILE = "summary.json"
 # History of this file's format:
 #   1  2026-11  first version
 SCHEMA_VERSION = 1
-OF_GROUP = ("compiler", "suite", "mode", "device", "dtype", "total", "passed", "pass_share")
-OF_AVERAGE = ("environment", "versions", "compiler", "suite", "mode", "device", "dtype", "total")
-OF_ENVIRONMENT = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict", "same_results", "counts")
+OF_GROUP = ("compiler", "total", "passed", "pass_share")
 OF_PART = ("baseline_ms", "candidate_ms", "speedup", "ci_low", "ci_high")
-OF_PAIR = ("speedup", "ci_low", "ci_high", "p_value", "q_value", "verdict")
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
@@ -54,10 +54,10 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "warnings": to_json(summary.warnings),
         "caveats": summary.caveats,
         **_environments(summary),
-        "pairs": [_pair(pair) for pair in summary.pairs],
-        "compiler_ratios": summary.ratios,
+        "pairs": [_pair(pair) for pair in summary.of(PAIRS)],
+        "compiler_ratios": [_compiler_ratio(average) for average in summary.averages_of(PAIRS)],
         "compile_starts": [_compile_start(row) for row in summary.compile_starts],
-        "compile_pairs": [_compile_pair(pair) for pair in summary.compile_pairs],
+        "compile_pairs": [_compile_pair(pair) for pair in summary.of(COMPILATIONS)],
         "start_forms": [_form(form) for form in summary.start_forms],
         "shape_forms": [_form(form) for form in summary.shape_forms],
         "curves": [_curve(curve) for curve in summary.curves],
@@ -72,37 +72,70 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 def _environments(summary: Summary) -> dict[str, Any]:
     """Each candidate relative to eager of the reference; empty without ``--envs``."""
-    if not summary.across:
-        return {}
     rows = [
         {
             "job": c.record.job.key,
             "candidate": c.record.candidate,
             "torch": c.record.environment.get("torch"),
             "parity": c.record.env_parity,
-            "environment": c.environment,
-            "reference": c.reference,
-            "compiler": c.compiler,
-            "n": c.n,
-            "reference_ms": c.baseline_ms,
-            "ms": c.candidate_ms,
-            **{name: getattr(c, name) for name in OF_ENVIRONMENT},
-            "open_because": c.open and c.open.reason,
+            "environment": c.first.env,
+            "reference": c.second.env,
+            "compiler": c.first.name,
+            "reference_ms": getattr(c.estimate, "baseline_ms", None),
+            "ms": getattr(c.estimate, "candidate_ms", None),
+            **_ratio(c, "speedup"),
+            "n": c.estimate.n if c.estimate else 0,
+            "same_results": same_results(c.record),
+            "counts": c.counts,
         }
-        for c in summary.across
+        for c in summary.of(REFERENCE)
     ]
-    return {"environments": rows, "environment_averages": [*map(_average, summary.across_averages)]}
+    averages = [*map(_average, summary.averages_of(REFERENCE))]
+    return {"environments": rows, "environment_averages": averages} if rows else {}
 
 
-def _pair(pair: CandidatePair) -> dict[str, Any]:
+def _ratio(ratio: Ratio, name: str) -> dict[str, Any]:
+    known = ratio.estimate
+    return {
+        "n": known.n if known else 0,
+        name: known and known.factor,
+        "ci_low": known and known.low,
+        "ci_high": known and known.high,
+        "p_value": known and known.p_value,
+        "q_value": ratio.q_value,
+        "verdict": ratio.verdict,
+        "open_because": ratio.open and ratio.open.reason,
+    }
+
+
+def _pair(pair: Ratio) -> dict[str, Any]:
     """The first candidate over the second, from the rounds that timed both."""
     return {
-        "job": pair.first.record.job.key,
-        "first": pair.first.record.candidate,
-        "second": pair.second.record.candidate,
-        "n": pair.n,
-        **{name: getattr(pair, name) for name in OF_PAIR},
-        "open_because": pair.open and pair.open.reason,
+        "job": pair.record.job.key,
+        "first": pair.record.candidate,
+        "second": pair.other and pair.other.candidate,
+        **_ratio(pair, "speedup"),
+    }
+
+
+def _compiler_ratio(average: Average) -> dict[str, Any]:
+    return {
+        **average.place._asdict(),
+        "first": average.first.name,
+        "second": average.second.name,
+        "mean": _mean_of(average.mean),
+    }
+
+
+def _mean_of(mean: Mean) -> dict[str, Any]:
+    over, these = mean.over, mean.these
+    return {
+        "models": mean.models,
+        "value": mean.value,
+        "low": over and over.low,
+        "high": over and over.high,
+        "these_low": these and these.low,
+        "these_high": these and these.high,
     }
 
 
@@ -119,29 +152,32 @@ def _compile_start(row: CompileStart) -> dict[str, Any]:
     }
 
 
-def _compile_pair(pair: CompilePair) -> dict[str, Any]:
+def _compile_pair(pair: Ratio) -> dict[str, Any]:
     """Compilations of two candidates, or of one from cold and warm caches, in the same rounds."""
+    values = _ratio(pair, "ratio")
+    values["needed"] = pair.open and pair.open.pairs
+    del values["n"], values["open_because"]
     return {
-        "job": pair.first.record.job.key,
-        "first": pair.first.record.candidate,
-        "first_start": pair.first_start,
-        "second": pair.second.record.candidate,
-        "second_start": pair.second_start,
-        "ratio": pair.ratio.factor,
-        "ci_low": pair.ratio.low,
-        "ci_high": pair.ratio.high,
-        "p_value": pair.ratio.p_value,
-        "q_value": pair.q_value,
-        "verdict": pair.verdict,
-        "needed": pair.needed,
+        "job": pair.record.job.key,
+        "first": pair.record.candidate,
+        "first_start": pair.first.start,
+        "second": pair.other and pair.other.candidate,
+        "second_start": pair.second.start,
+        **values,
     }
 
 
 def _form(form: StartForm) -> dict[str, Any]:
     """The fields of a form of the start-up race, or of a stream of shapes, but its curve: records have it."""
     values = {field.name: getattr(form, field.name) for field in fields(form)[1:] if field.name != "curve"}
-    values["after"] = {str(step): seconds for step, seconds in form.after.items()}
+    values["after"] = {str(step): _typical(seconds) for step, seconds in form.after.items()}
+    values["settled_s"] = _typical(form.settled_s)
+    values["speedup"] = form.speedup and _typical(form.speedup)
     return {"job": form.comparison.record.job.key, "candidate": form.comparison.record.candidate, **values}
+
+
+def _typical(estimate: Estimate) -> dict[str, float | None]:
+    return {"value": estimate.factor, "low": estimate.low, "high": estimate.high}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -155,11 +191,14 @@ def _curve(curve: Curve) -> dict[str, Any]:
     }
 
 
-def _generation(generation: Generation) -> dict[str, Any]:
-    parts = {"prefill": generation.prefill, "decode": generation.decode}
-    values = {name: part and {key: getattr(part, key) for key in OF_PART} for name, part in parts.items()}
+def _generation(comparison: Comparison) -> dict[str, Any] | None:
+    if "prefill" not in comparison.own:
+        return None
+    parts = {name: comparison.own[name].estimate for name in ("prefill", "decode") if name in comparison.own}
+    names = dict(zip(OF_PART, ("baseline_ms", "candidate_ms", "factor", "low", "high"), strict=True))
+    values = {part: {key: getattr(e, name) for key, name in names.items()} for part, e in parts.items()}
     rates = ("baseline_tokens_per_s", "candidate_tokens_per_s")
-    return {**values, **{name: getattr(generation, name) for name in rates}}
+    return {"decode": None, **values, **{name: columns()[name].value(comparison) for name in rates}}
 
 
 def _group(group: GroupSummary) -> dict[str, Any]:
@@ -171,31 +210,35 @@ def _group(group: GroupSummary) -> dict[str, Any]:
         means |= {f"{metric.average.key}_n": mean.n, f"mean_{metric.name}": mean.value}
     return {
         **{name: getattr(group, name) for name in OF_GROUP},
+        **group.place._asdict(),
         **_mean(group.mean),
         **means,
         "verdicts": group.verdicts,
         "checked": group.checked,
-        "these_low": group.mean.these_low,
-        "these_high": group.mean.these_high,
+        "these_low": group.mean.these and group.mean.these.low,
+        "these_high": group.mean.these and group.mean.these.high,
         "pass_low": group.pass_low,
         "pass_high": group.pass_high,
         "judged_finely": group.judged.value,
         "judged_models": group.judged.n,
         "common_models": group.common.models,
         "common_geomean": group.common.value,
-        "common_low": group.common.low,
-        "common_high": group.common.high,
-        **{name: getattr(group, name) for name in ("break_even", "system", "allocator")},
+        "common_low": group.common.over and group.common.over.low,
+        "common_high": group.common.over and group.common.over.high,
+        "break_even": group.break_even,
+        "system": _mean_of(group.system),
+        "allocator": _mean_of(group.allocator),
     }
 
 
-def _average(average: EnvironmentAverage) -> dict[str, Any]:
-    return {**{name: getattr(average, name) for name in OF_AVERAGE}, **_mean(average.mean)}
+def _average(average: Average) -> dict[str, Any]:
+    sides = {"environment": average.first.env, "versions": versions(average), "compiler": average.first.name}
+    return {**sides, **average.place._asdict(), "total": average.total, **_mean(average.mean)}
 
 
-def _mean(mean: Geomean) -> dict[str, Any]:
+def _mean(mean: Mean) -> dict[str, Any]:
     names = ("averaged", "geomean_speedup", "geomean_low", "geomean_high")
-    return dict(zip(names, (mean.models, mean.value, mean.low, mean.high), strict=True))
+    return dict(zip(names, [*_mean_of(mean).values()][:4], strict=True))
 
 
 @cache
@@ -230,7 +273,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         **{column.name: column.value(comparison) for column in of_comparison()},
         "work": comparison.work,
         "noise": comparison.noise,
-        "generation": comparison.generation and _generation(comparison.generation),
+        "generation": _generation(comparison),
         "parity": record.parity,
         "metrics": record.metrics,
         "failure": record.failure,

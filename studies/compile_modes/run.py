@@ -16,9 +16,9 @@ from statistics import median
 
 from harness.schema import Record
 from harness.timing.first_calls import FIRST_CALLS
-from runner.analysis.comparison import Comparison
 from runner.analysis.derive import compare
 from runner.analysis.digits import estimate_text, seconds_text, significant
+from runner.analysis.results import Comparison
 from runner.analysis.verdicts.decision import difference
 from runner.cli.actions import chosen, measure
 from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK

@@ -9,6 +9,7 @@ from harness.backends.settings.candidates import compiler_of, named, parts_of, p
 from harness.schema import Status
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import PairedEstimate
+from runner.analysis.results import PAIRS
 from runner.analysis.statistics import geomean, wilson
 from runner.cli.commands import job_command
 from tests.command_line import config_of_words
@@ -51,9 +52,9 @@ def test_rounds_are_joined_by_their_number_where_eager_took_equally_long() -> No
         with_samples(record, baseline_s=(1.0,) * 40, round_index=tuple(range(place, 40 + place)))
         for place, record in enumerate(together("a", {"inductor": 0.5, "torchscript": 1.0}))
     ]
-    (pair,) = summarize(records).pairs
-    assert pair.n == 39
-    assert pair.speedup == pytest.approx(2.0, rel=0.1)
+    (pair,) = summarize(records).of(PAIRS)
+    assert known(pair.estimate).n == 39
+    assert known(pair.estimate).factor == pytest.approx(2.0, rel=0.1)
 
 
 @pytest.mark.parametrize("numbers", [(), tuple(range(40))])  # sessions count from 0, each
@@ -61,9 +62,9 @@ def test_candidates_of_other_workers_share_no_round_and_failures_no_pair(numbers
     both = together("a", {"inductor": 0.5, "torchscript": 1.0})
     first, second = (with_samples(record, round_index=numbers) for record in both)
     apart = tuple(seconds * 1.01 for seconds in known(second.samples).baseline_s)
-    assert len(summarize([first, second]).pairs) == 1
-    assert summarize([first, with_samples(second, baseline_s=apart)]).pairs == ()
-    assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).pairs == ()
+    assert len(summarize([first, second]).of(PAIRS)) == 1
+    assert summarize([first, with_samples(second, baseline_s=apart)]).of(PAIRS) == ()
+    assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).of(PAIRS) == ()
 
 
 def an_estimate(speedup: float, half: float) -> PairedEstimate:
@@ -74,10 +75,10 @@ def test_the_two_intervals_of_a_mean_say_different_things() -> None:
     """Models that differ, each measured well: wide for models like these, narrow for these models."""
     mean = geomean([an_estimate(1.0, 0.02), an_estimate(2.0, 0.02), an_estimate(4.0, 0.02)])
     assert mean.value == pytest.approx(2.0)
-    assert known(mean.low) < 1.0
-    assert mean.these_low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
-    assert mean.these_high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
-    assert geomean([estimate(1.0, None, None)]).these_low is None
+    assert known(known(mean.over).low) < 1.0
+    assert known(mean.these).low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
+    assert known(mean.these).high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
+    assert known(geomean([estimate(1.0, None, None)]).these).low is None
     assert geomean([]).value is None
 
 

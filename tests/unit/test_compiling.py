@@ -11,6 +11,7 @@ import pytest
 from harness.schema import COLD, Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
+from runner.analysis.results import COMPILATIONS
 from runner.analysis.verdicts.compiling import compilations_of
 from runner.reports.markdown import render
 from runner.reports.parts.pairs import compile_tables
@@ -50,8 +51,8 @@ def verdicts(factor: float, *, seed: int) -> list[Verdict | None]:
     rng = random.Random(seed)
     pair_verdicts = []
     for number in range(20):
-        (pair,) = summarize(runs(f"m{number}", {"a": 1.0, "b": factor}, rng)).compile_pairs
-        assert (pair.first.compiler, pair.second.compiler) == ("a", "b")
+        (pair,) = summarize(runs(f"m{number}", {"a": 1.0, "b": factor}, rng)).of(COMPILATIONS)
+        assert (pair.first.name, pair.second.name) == ("a", "b")
         pair_verdicts.append(pair.verdict)
     return pair_verdicts
 
@@ -62,20 +63,22 @@ def test_the_same_compiler_twice_differs_at_most_once_in_twenty_and_15_percent_i
     assert verdicts(1.15, seed=seed).count(Verdict.FASTER) >= 19
 
 
+AB = {"a": 1.0, "b": 1.15}
+
+
 def test_noisy_compilations_say_how_many_close_the_verdict() -> None:
     """A scatter of 13 % within a round: five of a side tell nothing, the number that they name does."""
     rng = random.Random(3)
-    few = [summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, noise=0.13)).compile_pairs[0] for _ in range(30)]
-    named = [pair.needed or 50 for pair in few if pair.verdict is Verdict.INCONCLUSIVE]
+    few = [
+        summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, noise=0.13)).of(COMPILATIONS)[0] for _ in range(30)
+    ]
+    named = [pair.open.pairs or 50 for pair in few if pair.open]
     enough = round(median(named))
     assert len(named) >= 20
     assert 10 <= enough <= 50
-    many = [
-        summarize(runs("m", {"a": 1.0, "b": 1.15}, rng, rounds=enough, noise=0.13)).compile_pairs[0]
-        for _ in range(30)
-    ]
+    many = [summarize(runs("m", AB, rng, rounds=enough, noise=0.13)).of(COMPILATIONS)[0] for _ in range(30)]
     assert sum(pair.verdict is Verdict.FASTER for pair in many) >= 15
-    assert all(pair.needed is None for pair in many if pair.verdict is Verdict.FASTER)
+    assert all(pair.open is None for pair in many if pair.verdict is Verdict.FASTER)
 
 
 def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counted() -> None:

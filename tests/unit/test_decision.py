@@ -43,7 +43,7 @@ def share(repetitions: int, event: Callable[[Generator], bool]) -> float:
 def test_p_is_below_5_percent_exactly_where_the_interval_excludes_1() -> None:
     def agrees(rng: Generator) -> bool:
         estimate = of(rng.normal(0.025, 0.03, 20))
-        return (estimate.p_value < 0.05) == (not known(estimate.ci_low) <= 1 <= known(estimate.ci_high))
+        return (estimate.p_value < 0.05) == (not known(estimate.low) <= 1 <= known(estimate.high))
 
     assert share(300, agrees) == 1.0
 
@@ -51,7 +51,7 @@ def test_p_is_below_5_percent_exactly_where_the_interval_excludes_1() -> None:
 def test_one_process_covers_what_processes_vary_by() -> None:
     def held(rng: Generator, between: Between = TAU) -> bool:
         estimate = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20), between)
-        return known(estimate.ci_low) <= 1 <= known(estimate.ci_high)
+        return known(estimate.low) <= 1 <= known(estimate.high)
 
     assert share(400, held) >= 0.92  # 95 % less three standard errors
     assert share(400, lambda rng: held(rng, Between())) <= 0.85
@@ -65,7 +65,7 @@ def test_at_the_threshold_faster_is_rare() -> None:
 def test_same_needs_the_90_percent_interval_alone() -> None:
     rng = np.random.default_rng(2)
     estimate = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), Between())
-    assert known(estimate.high_90) < known(estimate.ci_high)
+    assert known(estimate.high_90) < known(estimate.high)
     narrow = of(rng.normal(0, 0.01, 40), Between(assumed_sd=0.0025))
     assert told(narrow) is Verdict.SAME
 
@@ -84,7 +84,7 @@ def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
     assert (alone.processes, alone.assumed_sd) == (3, None)
     variance = (2 * known(pooled.between_sd) ** 2 + 4 * 0.01**2) / 6
     half = 2.4469 * math.sqrt(variance / 3)  # Student's t with P + 3 = 6 degrees of freedom
-    assert math.log(known(pooled.ci_high) / known(pooled.ci_low)) / 2 == pytest.approx(half, rel=1e-3)
+    assert math.log(known(pooled.high) / known(pooled.low)) / 2 == pytest.approx(half, rel=1e-3)
 
 
 # -- dependence ----------------------------------------------------------------------------------

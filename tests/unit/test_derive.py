@@ -7,9 +7,9 @@ import pytest
 
 from harness.schema import AS_FOUND, Compilation, Mode, ModelFacts, Record, Scalar, Setting, Status
 from harness.timing.measure import placement
+from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.analysis.texts import verdict_text
-from runner.analysis.verdicts.generation import generation_of
 from runner.cli.progress import outcome
 from runner.labels import case_name, ran_batch
 from runner.reports.parts.sections import sections
@@ -51,7 +51,9 @@ def test_equal_devices_are_averaged(devices: list[tuple[str, str | None]], label
     summary = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
     by_name = {c.record.job.case.name: c.device for c in summary.comparisons}
     assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
-    assert {g.device: g.total for g in summary.groups} == {label: labels.count(label) for label in labels}
+    assert {g.place.device: g.total for g in summary.groups} == {
+        label: labels.count(label) for label in labels
+    }
 
 
 # -- findings (what the synthetic run has is in its golden files) ----------------
@@ -162,7 +164,11 @@ def test_functions_of_one_file_are_one_suite() -> None:
     assert [count for _, count in suites] == [2, 1, 1, 1]
     assert [name.partition("-")[0] for name, _ in suites] == ["models", "models", "my.zoo", "toys"]
     assert len({name for name, _ in suites}) == len(suites)
-    assert {row.suite: row.total for row in summary.groups[:2]} == {"/a/models.py": 2, "/b/models.py": 1}
+    totals = {group.place.suite: group.total for group in summary.groups[:2]}
+    assert totals == {
+        "/a/models.py": 2,
+        "/b/models.py": 1,
+    }
     assert [len(section.groups) for section in sections(summary)] == [1, 1, 1, 1]
 
 
@@ -179,10 +185,10 @@ def generated(*, new_tokens: int = 5, whole: float = 1.0) -> Record:
 
 
 def test_one_token_has_no_decode_and_other_modes_no_parts() -> None:
-    generation = known(generation_of(generated(new_tokens=1, whole=0.2001)))  # the step copies its logits
-    assert generation.decode is None
-    assert generation.baseline_tokens_per_s is None
-    assert comparison_of(make_record(make_job())).generation is None
+    generation = comparison_of(generated(new_tokens=1, whole=0.2001))  # the step copies its logits
+    assert generation.own.keys() == {"step", "prefill"}
+    assert columns()["baseline_tokens_per_s"].value(generation) is None
+    assert comparison_of(make_record(make_job())).own.keys() == {"step"}
 
 
 BOTH = ("inductor", "inductor_reduce_overhead", "torchscript")

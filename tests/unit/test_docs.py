@@ -12,7 +12,7 @@ import pytest
 from docs import pages
 from harness import schema
 from harness.codec import recorded_name
-from runner.analysis.comparison import Comparison
+from runner.analysis.results import Comparison
 from runner.store.record_file import read_records
 from tests.factories import printed
 from tests.unit.test_house import tree_of

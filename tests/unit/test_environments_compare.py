@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from harness.schema import Record, Samples, Status
-from runner.analysis.comparison import AcrossEnvironments, Summary
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Reason, Verdict
+from runner.analysis.results import PAIRS, REFERENCE, Ratio, Summary, same_results
 from runner.plan.environments.plan import candidates_in
 from runner.reports import render_all
+from runner.reports.parts.environments import versions
 from tests.factories import (
     known,
     make_environments,
@@ -62,8 +63,8 @@ def records(model: str = "m", statuses: Mapping[str, Status] | None = None) -> l
 def test_one_process_a_side_has_no_verdict_across_environments() -> None:
     alone = [with_samples(r, rounds_by_process=()) for r in records()]
     summary = summarize(alone)
-    assert {row.verdict for row in summary.across} == {Verdict.INCONCLUSIVE}
-    assert {known(row.open).reason for row in summary.across} == {Reason.SIDES}
+    assert {row.verdict for row in summary.of(REFERENCE)} == {Verdict.INCONCLUSIVE}
+    assert {known(row.open).reason for row in summary.of(REFERENCE)} == {Reason.SIDES}
     own = {c.record.candidate: c.verdict for c in summary.comparisons}
     assert own["eager@new"] is Verdict.INCONCLUSIVE  # over eager of another process
     assert own["inductor@new"] is Verdict.FASTER  # over eager of its own process
@@ -71,18 +72,18 @@ def test_one_process_a_side_has_no_verdict_across_environments() -> None:
     assert not any("--processes=3" in caveat for caveat in summarize(records()).caveats)
 
 
-def across(summary: Summary) -> dict[tuple[str, str], AcrossEnvironments]:
-    return {(row.environment, row.compiler): row for row in summary.across}
+def across(summary: Summary) -> dict[tuple[str, str], Ratio]:
+    return {(row.first.env, row.first.name): row for row in summary.of(REFERENCE)}
 
 
 def test_what_counts_in_an_average() -> None:
     wrong = {"inductor@new": Status.FAIL_ACCURACY}
     summary = summarize([*records("one"), *records("two", wrong)])
-    averages = {(row.environment, row.compiler): row for row in summary.across_averages}
+    averages = {(row.first.env, row.first.name): row for row in summary.averages_of(REFERENCE)}
     assert (averages["new", "inductor"].mean.models, averages["new", "inductor"].total) == (1, 2)
     assert averages["old", "inductor"].mean.models == 2
     assert averages["new", "eager"].mean.value == pytest.approx(0.5, rel=0.02)
-    assert averages["new", "eager"].versions == "torch 2.13.0"
+    assert versions(averages["new", "eager"]) == "torch 2.13.0"
     text = printed([*records("one"), *records("two", wrong)], 200)
     assert "Environments: geometric mean against eager of old" in text
     assert re.search(r"new +torch 2\.13\.0 +inductor .* 1/2", text)
@@ -93,7 +94,7 @@ def test_an_environment_with_other_results_counts_nowhere() -> None:
     altered = [replace(r, env_parity=bad) if r.env == "new" else r for r in records()]
     summary = summarize(altered)
     old, new = (across(summary)[env, "inductor"] for env in ("old", "new"))
-    assert (new.same_results, new.counts, old.counts) == (False, False, True)
+    assert (same_results(new.record), new.counts, old.counts) == (False, False, True)
     text = printed(altered, 200)
     assert "DIFFERENT" in text
     assert "(faster)" in text
@@ -102,8 +103,10 @@ def test_an_environment_with_other_results_counts_nowhere() -> None:
 def test_without_the_reference_there_is_a_row_and_no_number() -> None:
     remaining = [with_samples(r, reference_s=()) for r in records()]
     summary = summarize(remaining)
-    assert all(row.speedup is None and row.verdict is None and not row.counts for row in summary.across)
-    assert all(average.mean.value is None for average in summary.across_averages)
+    assert all(
+        row.estimate is None and row.verdict is None and not row.counts for row in summary.of(REFERENCE)
+    )
+    assert all(average.mean.value is None for average in summary.averages_of(REFERENCE))
     assert "Environments" in printed(remaining, 100)
 
 
@@ -139,5 +142,5 @@ def test_two_environments_are_paired_also_where_the_reference_failed() -> None:
     samples = known(new.samples)
     old = replace(new, env="old", candidate="inductor@old")
     slower = with_samples(old, baseline_s=tuple(s * 2 for s in samples.baseline_s))
-    (pair,) = summarize([new, slower]).pairs
-    assert pair.n == len(samples)
+    (pair,) = summarize([new, slower]).of(PAIRS)
+    assert known(pair.estimate).n == len(samples)

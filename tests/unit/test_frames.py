@@ -12,8 +12,8 @@ import torchduet
 from harness.metrics import declared
 from harness.schema import Record
 from runner.analysis.columns import GENERATION, Column, columns, frame, own_columns
-from runner.analysis.comparison import Comparison
 from runner.analysis.derive import summarize
+from runner.analysis.results import Comparison
 from runner.errors import UsageError
 from tests.factories import make_job, make_record, synthetic_run, with_samples
 from tests.unit.test_changes import write

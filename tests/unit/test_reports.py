@@ -23,8 +23,8 @@ from markdown_it import MarkdownIt
 
 from harness.schema import Protocol, Record, Scalar, Status
 from runner import reports
-from runner.analysis.comparison import OPERATION
 from runner.analysis.derive import summarize
+from runner.analysis.results import OPERATION
 from runner.reports import field_csv, formats, markdown, render_all, roofline, speedup_plot
 from runner.reports.parts.averages import averages_tables
 from runner.reports.parts.sections import Section, sections

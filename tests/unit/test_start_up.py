@@ -21,8 +21,8 @@ from harness.schema import (
     Scalar,
     Status,
 )
-from runner.analysis.comparison import Overtaking
 from runner.analysis.derive import summarize
+from runner.analysis.results import Overtaking
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.processes import Run, fresh_runs, with_fresh_runs

@@ -61,7 +61,7 @@ def test_interval_and_p_never_contradict_each_other(pairs: list[tuple[float, flo
     if len(set(magnitudes.tolist())) < len(pairs) or np.abs(averages).min() < 1e-12:
         return  # ties: scipy then approximates
     paired = paired_speedup(baseline, candidate)
-    excludes_one = not known(paired.ci_low) <= 1 <= known(paired.ci_high)
+    excludes_one = not known(paired.low) <= 1 <= known(paired.high)
     assert excludes_one == (paired.p_value < 0.05)
 
 
@@ -71,7 +71,7 @@ def test_interval_and_p_agree_for_more_rounds_than_the_exact_distribution_has() 
         candidate = np.exp(generator.normal(generator.uniform(0.0, 0.4), 1.0, generator.integers(61, 121)))
         paired = paired_speedup(np.ones(candidate.size), candidate)
         close += 0.04 < paired.p_value < 0.06
-        assert (paired.p_value < 0.05) == (not known(paired.ci_low) <= 1 <= known(paired.ci_high))
+        assert (paired.p_value < 0.05) == (not known(paired.low) <= 1 <= known(paired.high))
     assert close > 10
 
 
@@ -81,7 +81,7 @@ def test_swapping_the_columns_inverts_everything(pairs: list[tuple[float, float]
     baseline, candidate = zip(*pairs, strict=True)
     forth, back = paired_speedup(baseline, candidate), paired_speedup(candidate, baseline)
     assert forth.speedup == pytest.approx(1 / back.speedup)
-    assert known(forth.ci_low) == pytest.approx(1 / known(back.ci_high))
+    assert known(forth.low) == pytest.approx(1 / known(back.high))
     assert forth.p_value == pytest.approx(back.p_value)
 
 
@@ -174,7 +174,7 @@ KINDS = (normal, heavy_tailed, spiky)
 
 
 def holds(estimate: PairedEstimate, truth: float) -> bool:
-    return known(estimate.ci_low) <= truth <= known(estimate.ci_high)
+    return known(estimate.low) <= truth <= known(estimate.high)
 
 
 # 1,500 repetitions of a 5 % event have a standard error of 0.56 %: +-2 % is beyond three of them

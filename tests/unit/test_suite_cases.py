@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.schema import SCALES, Case, Mode, Setting
-from runner.analysis.comparison import OPERATION
+from runner.analysis.results import OPERATION
 from runner.cli.main import main
 from suites import huggingface, ops, timm_models, tiny_gpt, torchbench
 from suites.models.entries import Entry

@@ -117,7 +117,7 @@ def test_the_interval_covers_the_true_crossing(crossing: float) -> None:
 
 def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
     ms = median_ms([i / 1e3 for i in range(1, 21)])
-    assert (ms.value, ms.low, ms.high) == pytest.approx((10.5, 6.0, 15.0))  # P(X <= 5) = 0.0207
+    assert (ms.factor, ms.low, ms.high) == pytest.approx((10.5, 6.0, 15.0))  # P(X <= 5) = 0.0207
     few = median_ms([0.001, 0.002, 0.003, 0.004, 0.005, 0.006])
     assert (few.low, few.high) == pytest.approx((1.0, 6.0))
 
@@ -170,7 +170,7 @@ def test_the_last_panel_has_the_step_over_its_peak_memory() -> None:
     assert [*eager.get_xdata()] == pytest.approx([3 * size for size in BATCHES])
     assert [*inductor.get_xdata()] == pytest.approx([2 * size for size in BATCHES])
     steps = [median_ms(known(record.samples).candidate_s) for record in records]
-    assert [*inductor.get_ydata()] == pytest.approx([known(step).value for step in steps])
+    assert [*inductor.get_ydata()] == pytest.approx([known(step).factor for step in steps])
     assert panel.get_xlabel() == "peak memory (GB) (log scale)"
 
 

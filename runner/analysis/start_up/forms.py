@@ -12,9 +12,10 @@ from statistics import median
 
 from harness.declared import finite
 from harness.schema import EAGER_START, SIZES, Compilation
-from runner.analysis.comparison import TOLD_AFTER, Comparison, Overtaking, StartForm
 from runner.analysis.estimate import BreakEven, PairedEstimate
-from runner.analysis.verdicts.compiling import break_even, typical_of
+from runner.analysis.results import TOLD_AFTER, Comparison, Overtaking, StartForm
+from runner.analysis.statistics import typical
+from runner.analysis.verdicts.compiling import break_even
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
 
@@ -68,14 +69,14 @@ def _start_form(comparison: Comparison, start: str, members: Members, eager: Mem
         comparison=comparison,
         start=start,
         n=len(ends),
-        after={n: typical_of([race[n - 1] for race in ends.values()]) for n in TOLD_AFTER if n <= least},
-        curve=tuple(typical_of([race[n] for race in ends.values()]).value for n in range(least)),
+        after={n: typical([race[n - 1] for race in ends.values()]) for n in TOLD_AFTER if n <= least},
+        curve=tuple(typical([race[n] for race in ends.values()]).factor for n in range(least)),
         settled_step=median(settled.values()),
-        settled_s=typical_of([ends[number][step - 1] for number, step in settled.items()]),
-        step_s=typical_of([settled_s(race) for race in ends.values()]).value,
+        settled_s=typical([ends[number][step - 1] for number, step in settled.items()]),
+        step_s=typical([settled_s(race) for race in ends.values()]).factor,
         stored_bytes=median(stored) if stored else None,
         overtaking=None if start == EAGER_START else overtaking(ends, theirs, comparison.estimate),
-        speedup=typical_of(ratios) if ratios and start == SIZES else None,
+        speedup=typical(ratios) if ratios and start == SIZES else None,
         recompiles=median(again) if again else None,
         status=wrong.status,
         failure=wrong.failure,
@@ -107,15 +108,15 @@ def overtaking(form: Races, eager: Races, speedup: PairedEstimate | None) -> Ove
     crossed = [crossing(*pair) for pair in pairs]
     known = [step for step in crossed if step is not None]
     if len(known) == len(pairs):
-        steps = typical_of(known)
+        steps = typical(known)
         after = BreakEven(
-            steps=steps.value,
-            low=steps.value if steps.low is None else steps.low,
-            high=steps.value if steps.high is None else steps.high,
+            steps=steps.factor,
+            low=steps.factor if steps.low is None else steps.low,
+            high=steps.factor if steps.high is None else steps.high,
             whole=steps.low is not None,
         )
         seconds = [own[step - 1] for (own, _), step in zip(pairs, known, strict=True)]
-        return Overtaking(after=after, seconds=typical_of(seconds).value, measured=True)
+        return Overtaking(after=after, seconds=typical(seconds).factor, measured=True)
     costs = [beyond_steps(own) - beyond_steps(theirs) for own, theirs in pairs]
     even = break_even(costs, speedup) if min(costs) > 0 else None
     if even is None or speedup is None:

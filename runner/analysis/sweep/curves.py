@@ -16,8 +16,8 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from harness.schema import Case
-from runner.analysis.comparison import Comparison, Crossover, Curve
-from runner.analysis.estimate import Typical
+from runner.analysis.estimate import Estimate
+from runner.analysis.results import Comparison, Crossover, Curve
 
 Point = tuple[float, float, float, float]
 """Value of the axis, log speedup, ends of its interval."""
@@ -40,7 +40,8 @@ def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
 
 def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:
     ordered = sorted(members, key=lambda c: c.record.job.case.at[axis])
-    points = {c.record.job.case.at[axis]: c for c in ordered if c.passed and c.ci_low is not None}
+    counts = [c for c in ordered if c.passed and c.estimate and c.estimate.interval]
+    points = {c.record.job.case.at[axis]: c for c in counts}
     band = [
         (value, estimate.log, *estimate.interval)
         for value, c in points.items()
@@ -86,11 +87,11 @@ def _zeros(t: Sequence[float], line: Sequence[float]) -> Iterator[tuple[float, b
             yield t0 + (t1 - t0) * y0 / (y0 - y1), y0 < 0
 
 
-def median_ms(times_s: Sequence[float]) -> Typical:
+def median_ms(times_s: Sequence[float]) -> Estimate:
     """The median of the rounds, between the ranks of its 95 % interval (the sign test's)."""
     from scipy import special  # reports import this module at once
 
     ordered = sorted(times_s)
     rank = int(special.bdtrik(0.025, len(ordered), 0.5))
-    middle, low, high = (1e3 * seconds for seconds in (median(ordered), ordered[rank], ordered[-1 - rank]))
-    return Typical(value=middle, low=low, high=high)
+    middle, low, high = (math.log(1e3 * s) for s in (median(ordered), ordered[rank], ordered[-1 - rank]))
+    return Estimate(log=middle, interval=(low, high))

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from harness.declared import finite
 from harness.metrics import of_compiling
-from harness.schema import AS_FOUND, COLD, WARM, Record, Scalar
-from runner.analysis.comparison import Comparison, CompilePair, CompileStart
-from runner.analysis.estimate import BreakEven, Estimate, Limits, PairedEstimate, Paying, Typical, Verdict
-from runner.analysis.statistics import false_discovery, mean_of_logs, student
-from runner.analysis.verdicts.decision import pairs_needed, verdict
+from harness.schema import AS_FOUND, CACHE_FILE, COLD, PACKAGE, WARM, Record, Scalar
+from runner.analysis.estimate import BreakEven, Estimate, PairedEstimate, Paying
+from runner.analysis.ratios import judged
+from runner.analysis.results import (
+    COMPILATION,
+    COMPILATIONS,
+    FIRST_STEP,
+    STARTS,
+    Comparison,
+    CompileStart,
+    Ratio,
+)
+from runner.analysis.statistics import mean_of_logs, student, typical
 
 LATENCY, WAITING = "compilation_latency_s", "compile_waiting_s"
-Side = tuple[Comparison, str]
-"""A candidate, and where its compilations began (cold or warm)."""
 
 
 def is_warm(metrics: Mapping[str, Scalar]) -> bool | None:
@@ -47,22 +53,9 @@ def compilations_of(record: Record) -> list[float]:
     return [first, *(time for metrics in alike if (time := finite(metrics.get(LATENCY))) is not None)]
 
 
-def typical(times: Sequence[float]) -> Estimate | None:
-    """The geometric mean of the times with its interval; None for fewer than two times above 0."""
-    return mean_of_logs([math.log(time) for time in times]) if all(time > 0 for time in times) else None
-
-
 def center(times: Sequence[float]) -> float | None:
     """The geometric mean of the times, or the only time."""
-    return typical_of(times).value if times else None
-
-
-def typical_of(values: Sequence[float]) -> Typical:
-    """The geometric mean of one or more values above 0, with its interval."""
-    estimate = typical(values)
-    if estimate is None:
-        return Typical(value=values[0])
-    return Typical(value=estimate.factor, low=estimate.low, high=estimate.high)
+    return times[0] if len(times) == 1 else typical(times).factor if times else None
 
 
 def by_round(record: Record, start: str, name: str = LATENCY) -> dict[int, float]:
@@ -95,8 +88,10 @@ def paired_ratio(slower: Mapping[int, float], faster: Mapping[int, float]) -> Es
 
 def unpaired_ratio(first: Sequence[float], second: Sequence[float]) -> Estimate | None:
     """ln(second / first) of two runs: Welch's interval of the logarithms. None below two times a side."""
+    if not first or not second:
+        return None
     before, after = typical(first), typical(second)
-    if before is None or after is None or before.error is None or after.error is None:
+    if before.error is None or after.error is None:
         return None
     return student(
         after.log - before.log, [(side.error**2, side.df) for side in (before, after) if side.error]
@@ -111,7 +106,7 @@ def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...
             start=start,
             n=len(times),
             means={name: mean for name in of_compiling() if (mean := _mean(comparison.record, start, name))},
-            time=typical_of([*times.values()]),
+            time=typical([*times.values()]),
         )
         for comparison in comparisons
         for start in (COLD, WARM)
@@ -124,47 +119,56 @@ def _mean(record: Record, start: str, name: str) -> float | None:
     return center([*numbers.values()]) if numbers.keys() >= by_round(record, start).keys() else None
 
 
-def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[CompilePair, ...]:
+def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
     """Of each job with ``--compile-runs``: the cold and the warm start of every two candidates.
 
-    A warm start is compared with the cold start of its own candidate, too. The family of q is all pairs.
+    A warm start is compared with the cold start of its own candidate, too.
     """
     jobs: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         if by_round(comparison.record, COLD):
             jobs.setdefault(comparison.record.job.key, []).append(comparison)
-    sides = [
-        *(((c, WARM), (c, COLD)) for members in jobs.values() for c in members),
-        *(
-            ((first, start), (second, start))
-            for members in jobs.values()
-            for first, second in itertools.combinations(members, 2)
-            for start in (COLD, WARM)
-        ),
+    groups = [*jobs.values()]
+    sides = [((own, WARM), (own, COLD)) for members in groups for own in members]
+    sides += [
+        ((first, start), (second, start))
+        for members in groups
+        for first, second in itertools.combinations(members, 2)
+        for start in (COLD, WARM)
     ]
-    times = [tuple(by_round(c.record, start) for c, start in pair) for pair in sides]
-    ratios = [paired_ratio(second, first) for first, second in times]
-    q_values = false_discovery([ratio.p_value if ratio else None for ratio in ratios])
-    return tuple(
-        _pair(first, second, ratio, q)
-        for (first, second), ratio, q in zip(sides, ratios, q_values, strict=True)
-        if ratio is not None
+    rows = [_between_starts(*pair, COMPILATIONS, COMPILATION, by_round) for pair in sides]
+    return judged([row for row in rows if row.estimate is not None])
+
+
+def _between_starts(
+    first: tuple[Comparison, str],
+    second: tuple[Comparison, str],
+    family: str,
+    quantity: str,
+    times: Callable[[Record, str], Mapping[int, float]],
+) -> Ratio:
+    (own, start), (other, other_start) = first, second
+    return Ratio(
+        family=family,
+        quantity=quantity,
+        place=own.place,
+        record=own.record,
+        other=other.record,
+        first=own.side._replace(start=start),
+        second=other.side._replace(start=other_start),
+        estimate=paired_ratio(times(other.record, other_start), times(own.record, start)),
     )
 
 
-def _pair(first: Side, second: Side, ratio: Estimate, q_value: float | None) -> CompilePair:
-    limits = Limits.of(first[0].record.job.protocol)
-    answer = verdict(ratio, q_value, limits)
-    return CompilePair(
-        first=first[0],
-        first_start=first[1],
-        second=second[0],
-        second_start=second[1],
-        ratio=ratio,
-        q_value=q_value,
-        verdict=answer,
-        needed=pairs_needed(ratio, q_value, limits) if q_value and answer is Verdict.INCONCLUSIVE else None,
-    )
+def first_step_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
+    """Of each candidate with ``--start-up``: each of its starts over its cold start, by their first steps."""
+    rows = [
+        _between_starts((own, start), (own, COLD), STARTS, FIRST_STEP, first_step_by_round)
+        for own in comparisons
+        for start in (WARM, CACHE_FILE, PACKAGE)
+        if first_step_by_round(own.record, start)
+    ]
+    return judged([row for row in rows if row.estimate is not None])
 
 
 def break_even(times: Sequence[float], speedup: PairedEstimate | None) -> BreakEven | None:
@@ -174,14 +178,14 @@ def break_even(times: Sequence[float], speedup: PairedEstimate | None) -> BreakE
     cost, eager_s = typical(times), speedup.baseline_median_s
 
     def steps(seconds: float | None, factor: float) -> float:
-        return (seconds or 0.0) / (eager_s * (1 - 1 / factor)) if factor > 1 else math.inf
+        seconds = cost.factor if seconds is None else seconds
+        return seconds / (eager_s * (1 - 1 / factor)) if factor > 1 else math.inf
 
-    single = times[0]
     return BreakEven(
-        steps=steps(cost.factor if cost else single, speedup.factor),
-        low=steps(cost.low if cost else single, speedup.high),
-        high=steps(cost.high if cost else single, speedup.low),
-        whole=cost is not None,
+        steps=steps(cost.factor, speedup.factor),
+        low=steps(cost.low, speedup.high),
+        high=steps(cost.high, speedup.low),
+        whole=cost.interval is not None,
     )
 
 

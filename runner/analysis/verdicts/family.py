@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from harness.devices import of
-from harness.schema import Job, Record, Samples
+from harness.schema import Job, Record, Samples, of_environment
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, assumed_tau
@@ -91,3 +91,13 @@ def has_faults(samples: Samples) -> bool:
 def _group(record: Record, device: str) -> Group:
     faults = record.samples is not None and has_faults(record.samples)
     return record.candidate, record.job.case.mode.value, device, record.job.dtype, faults
+
+
+def is_compiled(record: Record) -> bool:
+    """Whether the candidate is no eager: neither the control, nor in another precision or environment."""
+    return record.candidate != EAGER and not is_eager_of(record)
+
+
+def is_eager_of(record: Record) -> bool:
+    """Whether the candidate is eager of an environment, so that nothing is compiled."""
+    return bool(record.env) and record.candidate == of_environment(EAGER, record.env)

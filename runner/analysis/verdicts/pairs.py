@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from harness.backends.settings.candidates import plain_of
-from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples
-from runner.analysis.comparison import CONTROL, CandidatePair, Comparison, CompilerRatio
-from runner.analysis.estimate import Limits, PairedEstimate
-from runner.analysis.statistics import false_discovery, geomean
+from runner.analysis.estimate import PairedEstimate
+from runner.analysis.ratios import judged
+from runner.analysis.results import OVER_PLAIN, PAIRS, STEP, Ratio
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
-from runner.analysis.verdicts.reasons import judgment
+from runner.plan.environments.plan import EAGER
 
 FEWEST = 6  # shared rounds; fewer have no interval
 
@@ -26,46 +25,44 @@ job that ran one after the other count their rounds from 0.
 """
 
 
-def candidate_pairs(comparisons: Sequence[Comparison]) -> tuple[CandidatePair, ...]:
+def candidate_pairs(steps: Sequence[Ratio]) -> tuple[Ratio, ...]:
     """Every two candidates of a job that passed and share rounds, without the A/A control.
 
-    The family of q is all pairs. Two candidates of different environments are in processes of their own, so
-    below ``LEAST_ACROSS`` processes their verdict is withheld.
+    ``steps``: over eager. Two candidates of different environments are in processes of their own, so below
+    ``LEAST_ACROSS`` processes their verdict is withheld.
     """
-    jobs: dict[str, list[Comparison]] = {}
-    for comparison in comparisons:
-        if comparison.record.status.passed and comparison.n and comparison.compiler != CONTROL:
-            jobs.setdefault(comparison.record.job.key, []).append(comparison)
+    jobs: dict[str, list[Ratio]] = {}
+    for step in steps:
+        if step.counts and step.first.name != EAGER:
+            jobs.setdefault(step.record.job.key, []).append(step)
     both = (pair for members in jobs.values() for pair in itertools.combinations(members, 2))
-    estimates = [
-        (pair, estimate) for pair in both if (estimate := _estimate(*(side.record for side in pair)))
-    ]
-    q_values = false_discovery([estimate.p_value for _, estimate in estimates])
-    return tuple(_pair(*pair, estimate, q) for (pair, estimate), q in zip(estimates, q_values, strict=True))
+    return judged([row for pair in both if (row := _row(*pair, family=PAIRS)).estimate is not None])
 
 
-def over_plain(records: Sequence[Record]) -> list[PairedEstimate | None]:
-    """The speedup of each candidate with settings over the same candidate without them, where it ran."""
-    plain = {(record.job.key, record.candidate): record for record in records}
-    others = ((record, plain_of(record.candidate)) for record in records)
-    return [
-        _estimate(record, plain[record.job.key, name])
-        if name != record.candidate and (record.job.key, name) in plain
-        else None
-        for record, name in others
-    ]
+def over_plain(steps: Sequence[Ratio]) -> dict[tuple[str, str], Ratio]:
+    """Of each candidate with settings, by job and candidate, the ratio over itself without them."""
+    named = {(step.record.job.key, step.record.candidate): step for step in steps}
+    plain = {(job, candidate): (job, plain_of(candidate)) for job, candidate in named}
+    rows = {
+        key: _row(named[key], named[other], family=OVER_PLAIN)
+        for key, other in plain.items()
+        if other != key and other in named
+    }
+    return {key: row for key, row in rows.items() if row.estimate is not None}
 
 
-def compiler_ratios(pairs: Iterable[CandidatePair]) -> tuple[CompilerRatio, ...]:
-    """The geometric mean of each two compilers' ratios, over the models that both passed."""
-    groups: dict[tuple[str, str, str, str, str, str], list[PairedEstimate]] = {}
-    for pair in pairs:
-        job, compilers = pair.first.record.job, (pair.first.compiler, pair.second.compiler)
-        if job.case.point:
-            continue  # a model's points are not several models
-        key = (suite_of(job.case.suite), job.case.mode.value, pair.first.device, job.dtype, *compilers)
-        groups.setdefault(key, []).extend([pair.estimate] if pair.estimate is not None else [])
-    return tuple(CompilerRatio(*key, mean=geomean(estimates)) for key, estimates in groups.items())
+def _row(first: Ratio, second: Ratio, *, family: str) -> Ratio:
+    return Ratio(
+        family=family,
+        quantity=STEP,
+        place=first.place,
+        record=first.record,
+        other=second.record,
+        first=first.first,
+        second=second.first,
+        estimate=_estimate(first.record, second.record),
+        apart=first.record.env != second.record.env,
+    )
 
 
 def _estimate(first: Record, second: Record) -> PairedEstimate | None:
@@ -109,18 +106,3 @@ def keys_of(samples: Samples, *, apart: bool = False) -> list[Round]:
     eager = samples.reference_s if len(samples.reference_s) == len(samples) else own
     numbers = samples.round_index or samples.baseline_s
     return list(zip(samples.process_of_round, numbers, eager, strict=False))
-
-
-def _pair(
-    first: Comparison, second: Comparison, estimate: PairedEstimate, q_value: float | None
-) -> CandidatePair:
-    apart, limits = first.record.env != second.record.env, Limits.of(first.record.job.protocol)
-    word, opened = judgment(estimate, q_value, limits, across=apart)
-    return CandidatePair(
-        first=first,
-        second=second,
-        estimate=estimate,
-        q_value=q_value,
-        verdict=word,
-        open=opened,
-    )

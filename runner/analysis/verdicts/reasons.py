@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, Open, PairedEstimate, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.decision import OPEN, needed, rounds_can_close, verdict
+from runner.analysis.verdicts.decision import OPEN, needed, pairs_needed, rounds_can_close, verdict
 
 UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
 CLOSES = {
@@ -22,7 +22,7 @@ CLOSES = {
 
 
 def judgment(
-    estimate: PairedEstimate | None, q_value: float | None, limits: Limits, *, across: bool = False
+    estimate: Estimate | None, q_value: float | None, limits: Limits, *, across: bool = False
 ) -> tuple[Verdict | None, Open | None]:
     """The verdict and why it is open; None for a closed verdict.
 
@@ -34,6 +34,10 @@ def judgment(
     word = Verdict.INCONCLUSIVE if few else verdict(estimate, q_value, limits)
     if estimate is None or word not in OPEN:
         return word, None
+    if not isinstance(estimate, PairedEstimate):  # of few pairs of compilations
+        count = pairs_needed(estimate, q_value or 1.0, limits)
+        closes = f"about {count} of each" if count else f"over {MOST_NAMED} of each"
+        return word, Open(reason=Reason.ROUNDS, closes=closes, pairs=count)
     reason = _reason(estimate, limits, across=across)
     return word, Open(reason=reason, closes=CLOSES.get(reason) or _needed(estimate, limits))
 

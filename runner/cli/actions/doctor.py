@@ -140,7 +140,7 @@ def noise_lines(record: Record) -> Iterator[str]:
 
 def measured(device: str | None = None) -> Record:
     """Eager against itself, measured by a worker as in every run. None: on a run's default device."""
-    from runner.analysis.comparison import CONTROL
+    from runner.analysis.results import CONTROL
     from runner.cli.commands import job_command
     from runner.engine import JobContext, Place
     from runner.engine.launch import measure_job

@@ -11,8 +11,8 @@ from typing import Any
 
 from harness.schema import Scalar
 from runner.analysis.columns import Column, columns
-from runner.analysis.comparison import Comparison
 from runner.analysis.digits import significant, with_unit
+from runner.analysis.results import Comparison
 from runner.labels import plain
 from runner.reports.parts.grid import plain_lines
 

@@ -12,8 +12,8 @@ from harness.declared import COMPILATION, MEMORY, NOISE, OTHER, SIDES, WORK
 from harness.metrics import declared
 from harness.schema import Job, Parity, Record, Samples
 from runner.analysis.columns import GENERATION, PARITY, RESULT, SIZE, STEADINESS, columns
-from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import estimate_text, share_text
+from runner.analysis.results import Comparison, Summary
 from runner.labels import batch_text, notes_of, plain, ran_case, where_text
 from runner.reports.pages.facts import Facts, mapping, of_group, scalar, settings, words
 from runner.reports.parts.grid import plain_lines

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from harness.schema import Scalar
 from runner.analysis.columns import columns as all_columns
-from runner.analysis.comparison import Comparison, Summary
 from runner.analysis.digits import MISSING
+from runner.analysis.estimate import Estimate
+from runner.analysis.results import Comparison, Summary
 from runner.analysis.texts import compiler_name
 from runner.labels import plain
 from runner.reports.pages.overview import KINDS, kind
@@ -116,7 +117,7 @@ def table_data(summary: Summary) -> dict[str, Any]:
                 "facets": [places[key][texts[row]] for key, texts in used.items()],
                 "texts": [column.texts[row] for column in shown],
                 "values": [column.values[row] if column.values else None for column in shown],
-                "plot": [_short(x) for x in (c.speedup, c.ci_low, c.ci_high, _compile_in_steps(c))],
+                "plot": [_short(x) for x in (*_ends(c.estimate), _compile_in_steps(c))],
             }
             for row, (name, c) in enumerate(zip(identities(summary), summary.comparisons, strict=True))
         ],
@@ -131,16 +132,20 @@ def _means(summary: Summary) -> Iterator[dict[str, Any]]:
         if (text := mean_text(group.mean)) != MISSING:
             yield {
                 "facets": {
-                    "suite": labels[group.suite],
+                    "suite": labels[group.place.suite],
                     "compiler": compiler_name(group.compiler),
-                    "precision": plain(group.dtype),
-                    "mode": group.mode,
-                    "device": plain(group.device),
+                    "precision": plain(group.place.dtype),
+                    "mode": group.place.mode,
+                    "device": plain(group.place.device),
                 },
                 "models": group.mean.models,
                 "text": text,
-                "plot": [_short(x) for x in (group.mean.value, group.mean.low, group.mean.high)],
+                "plot": [_short(x) for x in _ends(group.mean.over)],
             }
+
+
+def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (estimate.factor, estimate.low, estimate.high) if estimate else (None, None, None)
 
 
 def _compile_in_steps(comparison: Comparison) -> float | None:

@@ -8,9 +8,9 @@ from functools import partial
 from harness.declared import Metric
 from harness.metrics import declared
 from harness.schema import Status
-from runner.analysis.comparison import GroupSummary, Summary
-from runner.analysis.digits import MISSING, speedup_text, steps_text, with_unit
-from runner.analysis.estimate import Geomean
+from runner.analysis.digits import MISSING, estimate_text, steps_text, with_unit
+from runner.analysis.estimate import Mean
+from runner.analysis.results import GroupSummary, Summary
 from runner.analysis.texts import compiler_name
 from runner.reports.parts.grid import Table, TextColumn, table_of
 from runner.reports.parts.sections import Section, sections
@@ -51,21 +51,21 @@ def averages_tables(summary: Summary) -> tuple[Table, ...]:
     return (table,) if len(table.header) > len(names) else ()
 
 
-def mean_text(mean: Geomean) -> str:
+def mean_text(mean: Mean) -> str:
     """The geometric mean speedup; none of a single model."""
-    return speedup_text(mean.value, mean.low, mean.high) if mean.models > 1 else MISSING
+    return estimate_text(mean.over) if mean.models > 1 else MISSING
 
 
-def _of_models(mean: Geomean, row: Average, least: int = 2) -> str:
+def _of_models(mean: Mean, row: Average, least: int = 2) -> str:
     """With the number of models."""
     if mean.models < least:
         return MISSING
-    return f"{speedup_text(mean.value, mean.low, mean.high)}, {mean.models}/{row[1].total}"
+    return f"{estimate_text(mean.over)}, {mean.models}/{row[1].total}"
 
 
-def these_models_text(mean: Geomean, least: int = 2) -> str:
+def these_models_text(mean: Mean, least: int = 2) -> str:
     """With the interval for these models."""
-    return speedup_text(mean.value, mean.these_low, mean.these_high) if mean.models >= least else MISSING
+    return estimate_text(mean.these) if mean.models >= least else MISSING
 
 
 def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from runner.analysis.comparison import Crossover, Curve, Summary
 from runner.analysis.digits import estimate_text
 from runner.analysis.estimate import Verdict
+from runner.analysis.results import Crossover, Curve, Summary
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, table_of

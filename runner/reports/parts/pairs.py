@@ -7,9 +7,9 @@ from functools import partial
 
 from harness.declared import Metric
 from harness.metrics import declared
-from runner.analysis.comparison import CandidatePair, CompilePair, CompilerRatio, CompileStart, Summary
 from runner.analysis.digits import estimate_text, interval_text, number_text, p_text, seconds_text
-from runner.analysis.estimate import MOST_NAMED, Typical, Verdict
+from runner.analysis.estimate import Estimate
+from runner.analysis.results import COMPILATIONS, PAIRS, Average, CompileStart, Ratio, Side, Summary
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name, plain
 from runner.reports.parts.averages import mean_text, these_models_text
@@ -22,7 +22,7 @@ MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
 
 def pair_tables(summary: Summary) -> tuple[Table, ...]:
     """The means over several models, then every model."""
-    by_model = (_by_model(summary),) if summary.pairs else ()
+    by_model = (_by_model(summary),) if summary.of(PAIRS) else ()
     return (*_means(summary), *by_model)
 
 
@@ -33,12 +33,12 @@ def short_pair_tables(summary: Summary) -> tuple[Table, ...]:
 
 def _means(summary: Summary) -> tuple[Table, ...]:
     """() for single models: their ratios are in the other table."""
-    ratios = [ratio for ratio in summary.ratios if ratio.mean.models > 1]
+    ratios = [ratio for ratio in summary.averages_of(PAIRS) if ratio.mean.models > 1]
     if not ratios:
         return ()
     labels = summary.labels
-    cells: tuple[TextColumn[CompilerRatio], ...] = (
-        TextColumn("models", lambda r: conditions(labels[r.suite], r.mode, r.dtype, r.device)),
+    cells: tuple[TextColumn[Average], ...] = (
+        TextColumn("models", lambda r: conditions(labels[r.place.suite], *r.place[1:])),
         TextColumn("ratio of", lambda r: _named(r.first, r.second)),
         TextColumn("for models like these", lambda r: mean_text(r.mean)),
         TextColumn("for these models", lambda r: these_models_text(r.mean)),
@@ -50,23 +50,23 @@ def _means(summary: Summary) -> tuple[Table, ...]:
 
 def _by_model(summary: Summary) -> Table:
     labels = summary.labels
-    cells: tuple[TextColumn[CandidatePair], ...] = (
-        TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
-        TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),
-        TextColumn("ratio of", lambda pair: _named(pair.first.compiler, pair.second.compiler)),
+    cells: tuple[TextColumn[Ratio], ...] = (
+        TextColumn("model", lambda pair: case_name(pair.record.job.case), once=True),
+        TextColumn("conditions", lambda pair: conditions_of(pair.record, labels), once=True),
+        TextColumn("ratio of", lambda pair: _named(pair.first, pair.second)),
         TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.estimate)),
-        TextColumn("p", lambda pair: optional(pair.p_value, p_text), is_number=True),
+        TextColumn("p", lambda pair: optional(pair.estimate, lambda e: p_text(e.p_value)), is_number=True),
         TextColumn("q", lambda pair: optional(pair.q_value, p_text), is_number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
-        TextColumn("n", lambda pair: f"{pair.n:,}", is_number=True),
+        TextColumn("n", lambda pair: optional(pair.estimate, lambda e: f"{e.n:,}"), is_number=True),
     )
     title = "Candidate over candidate, by model (above 1: the first is faster)"
     droppable = ("conditions", "n", "p", "q")
-    return table_of(title, summary.pairs, cells, droppable, group=lambda pair: pair.first.record.job.key)
+    return table_of(title, summary.of(PAIRS), cells, droppable, group=lambda pair: pair.record.job.key)
 
 
-def _named(first: str, second: str) -> str:
-    return plain(f"{compiler_name(first)} over {compiler_name(second)}")
+def _named(first: Side, second: Side) -> str:
+    return plain(f"{compiler_name(first.name)} over {compiler_name(second.name)}")
 
 
 def compile_tables(summary: Summary) -> tuple[Table, ...]:
@@ -88,7 +88,7 @@ def compile_tables(summary: Summary) -> tuple[Table, ...]:
     table = table_of(
         title, rows, cells, droppable, lambda row: (row.comparison.record.job.key, row.comparison.compiler)
     ).filled()
-    return (table, _compile_pairs(summary)) if summary.compile_pairs else (table,)
+    return (table, _compile_pairs(summary)) if summary.of(COMPILATIONS) else (table,)
 
 
 def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
@@ -99,11 +99,11 @@ def _compile_columns() -> Iterator[TextColumn[CompileStart]]:
         yield TextColumn(header, partial(_mean_of, metric), is_number=True)
 
 
-def typical_seconds(seconds: Typical) -> str:
+def typical_seconds(seconds: Estimate) -> str:
     """The seconds with their interval, if several processes give one."""
     if seconds.low is None or seconds.high is None:
-        return seconds_text(seconds.value)
-    return interval_text(seconds.value, seconds.low, seconds.high)
+        return seconds_text(seconds.factor)
+    return interval_text(seconds.factor, seconds.low, seconds.high)
 
 
 def _mean_of(metric: Metric, row: CompileStart) -> str:
@@ -112,28 +112,22 @@ def _mean_of(metric: Metric, row: CompileStart) -> str:
 
 def _compile_pairs(summary: Summary) -> Table:
     labels = summary.labels
-    cells: tuple[TextColumn[CompilePair], ...] = (
-        TextColumn("model", lambda pair: case_name(pair.first.record.job.case), once=True),
-        TextColumn("conditions", lambda pair: conditions_of(pair.first.record, labels), once=True),
+    cells: tuple[TextColumn[Ratio], ...] = (
+        TextColumn("model", lambda pair: case_name(pair.record.job.case), once=True),
+        TextColumn("conditions", lambda pair: conditions_of(pair.record, labels), once=True),
         TextColumn("ratio of", _compared),
-        TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.ratio)),
-        TextColumn("p", lambda pair: p_text(pair.ratio.p_value), is_number=True),
+        TextColumn("speedup [95 % interval]", lambda pair: estimate_text(pair.estimate)),
+        TextColumn("p", lambda pair: optional(pair.estimate, lambda e: p_text(e.p_value)), is_number=True),
         TextColumn("q", lambda pair: optional(pair.q_value, p_text), is_number=True),
         TextColumn("verdict", lambda pair: optional(pair.verdict, lambda verdict: verdict.value)),
-        TextColumn("closes with, of each", _needed),
+        TextColumn("closes with", lambda pair: pair.open.closes if pair.open else ""),
     )
     title = "Compilation over compilation, in the same rounds (above 1: the first is faster)"
-    droppable = ("conditions", "p", "q", "closes with, of each")
-    return table_of(title, summary.compile_pairs, cells, droppable, lambda pair: pair.first.record.job.key)
+    droppable = ("conditions", "p", "q", "closes with")
+    return table_of(title, summary.of(COMPILATIONS), cells, droppable, lambda pair: pair.record.job.key)
 
 
-def _needed(pair: CompilePair) -> str:
-    if pair.verdict is not Verdict.INCONCLUSIVE:
-        return ""
-    return f"about {pair.needed}" if pair.needed else f"over {MOST_NAMED}"
-
-
-def _compared(pair: CompilePair) -> str:
-    if pair.first is pair.second:
-        return plain(f"{compiler_name(pair.first.compiler)}, {pair.first_start} over {pair.second_start}")
-    return f"{_named(pair.first.compiler, pair.second.compiler)}, {pair.first_start}"
+def _compared(pair: Ratio) -> str:
+    if pair.record is pair.other:
+        return plain(f"{compiler_name(pair.first.name)}, {pair.first.start} over {pair.second.start}")
+    return f"{_named(pair.first, pair.second)}, {pair.first.start}"

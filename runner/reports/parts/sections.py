@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from harness.devices import PLATFORMS
-from harness.loading.own_model import suite_of
 from harness.schema import Protocol, Record, Scalar
-from runner.analysis.comparison import Comparison, GroupSummary, Summary
-from runner.analysis.digits import share_text
+from runner.analysis.digits import MISSING, share_text
+from runner.analysis.results import Comparison, GroupSummary, Place, Ratio, Summary
 from runner.labels import file_part, merged_facts, plain
 
 
@@ -41,23 +40,22 @@ class Section:
         return f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else ""
 
 
-SectionKey = tuple[str, str, str, str]
-
-
 def sections(summary: Summary) -> tuple[Section, ...]:
     """The sections, in the order of the run."""
     labels = summary.labels
-    comparisons: dict[SectionKey, list[Comparison]] = {}
+    comparisons: dict[Place, list[Comparison]] = {}
     for comparison in summary.comparisons:
-        job = comparison.record.job
-        key = (suite_of(job.case.suite), job.case.mode.value, job.dtype, comparison.device)
-        comparisons.setdefault(key, []).append(comparison)
-    groups: dict[SectionKey, list[GroupSummary]] = {}
-    for group in summary.groups:
-        groups.setdefault((group.suite, group.mode, group.dtype, group.device), []).append(group)
+        comparisons.setdefault(comparison.place, []).append(comparison)
     return tuple(
-        Section(labels[key[0]], *key[1:], tuple(members), tuple(groups.get(key, ())))
-        for key, members in comparisons.items()
+        Section(
+            labels[place.suite],
+            place.mode,
+            place.dtype,
+            place.device,
+            tuple(members),
+            tuple(group for group in summary.groups if group.place == place),
+        )
+        for place, members in comparisons.items()
     )
 
 
@@ -69,6 +67,14 @@ def conditions_of(record: Record, labels: Mapping[str, str]) -> str:
     """``labels``: of suites."""
     job, case = record.job, record.job.case
     return conditions(labels[case.suite], case.mode.value, job.dtype, job.device)
+
+
+def verdict_text(judged: Comparison | Ratio, *, counts: bool) -> str:
+    """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
+    if judged.verdict is None:
+        return MISSING
+    assumed = " (tau assumed)" if isinstance(judged, Comparison) and judged.borrowed else ""
+    return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
 
 
 def compilers(part: Summary | Section) -> tuple[str, ...]:

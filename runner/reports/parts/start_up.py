@@ -6,9 +6,8 @@ import math
 from functools import partial
 
 from harness.schema import EAGER_START, of_environment
-from runner.analysis.comparison import TOLD_AFTER, StartForm, Summary
-from runner.analysis.digits import MISSING, break_even_text, ms_text, number_text, seconds_text, speedup_text
-from runner.analysis.estimate import Typical
+from runner.analysis.digits import MISSING, break_even_text, estimate_text, ms_text, number_text, seconds_text
+from runner.analysis.results import TOLD_AFTER, StartForm, Summary
 from runner.analysis.texts import compiler_name, status_word
 from runner.labels import case_name
 from runner.reports.parts.grid import Table, TextColumn, optional, table_of
@@ -80,7 +79,7 @@ def _after(number: int, form: StartForm) -> str:
 
 
 def _settled(form: StartForm) -> str:
-    return f"{seconds_text(form.settled_s.value)} (step {form.settled_step:.0f})"
+    return f"{seconds_text(form.settled_s.factor)} (step {form.settled_step:.0f})"
 
 
 # -- changing shapes -----------------------------------------------------------------
@@ -98,7 +97,7 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
         TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
         TextColumn("compiler", _stream_name),
         TextColumn("total\ns", lambda form: seconds_text(form.curve[-1]), is_number=True),
-        TextColumn("speedup\nof the total", lambda form: optional(form.speedup, _speedup), is_number=True),
+        TextColumn("speedup\nof the total", lambda form: estimate_text(form.speedup), is_number=True),
         TextColumn(
             "recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), is_number=True
         ),
@@ -110,10 +109,6 @@ def shape_tables(summary: Summary) -> tuple[Table, ...]:
     return (
         table_of(title, summary.shape_forms, cells, droppable, lambda form: form.comparison.record.job.key),
     )
-
-
-def _speedup(ratio: Typical) -> str:
-    return speedup_text(ratio.value, ratio.low, ratio.high)
 
 
 def _stream_name(form: StartForm) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runner.analysis.columns import Column, columns
-from runner.analysis.comparison import Comparison
+from runner.analysis.results import Comparison
 from runner.reports.parts.grid import Table, table_of
 from runner.reports.parts.sections import Section
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harness.devices import PLATFORMS
 from harness.schema import Job, Record, Status, of_environment
-from runner.analysis.comparison import CONTROL
 from runner.analysis.derive import compare
+from runner.analysis.results import CONTROL
 from runner.errors import UsageError
 from runner.labels import counted, merged_facts, plain, reason, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from harness.schema import COLD
-from runner.analysis.comparison import CompilePair, Summary
 from runner.analysis.digits import estimate_text, share_text
-from runner.analysis.environments import is_compiled
 from runner.analysis.estimate import Limits
+from runner.analysis.results import COMPILATIONS, Ratio, Summary
+from runner.analysis.verdicts.family import is_compiled
 from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.config import RunConfig
@@ -69,25 +69,26 @@ def _of_records(summary: Summary, gate: Gate, share: float) -> GateResult:
 def _compile(summary: Summary, gate: Gate, share: float) -> GateResult:
     """Cold starts of a compiler that take longer in an environment than in the reference environment."""
     labels = summary.labels
-    pairs = [pair for pair in summary.compile_pairs if _same_compiler(pair)]
+    pairs = [pair for pair in summary.of(COMPILATIONS) if _same_compiler(pair)]
     if not pairs:
         raise UsageError(
             f"{FLAG} {gate.words}: no compiler has two cold compilations in two environments; measure with a "
             "larger --compile-runs"
         )
     known = [
-        (f"{where(p.second.record, labels)}: {estimate_text(p.ratio)} of the time", p.ratio, p.q_value)
+        (f"{where(p.other, labels)}: {estimate_text(p.estimate)} of the time", p.estimate, p.q_value)
         for p in pairs
+        if p.other is not None and p.estimate is not None
     ]
     title = f"compilations that take longer by more than {share_text(share)}, of {len(pairs)}"
-    alpha = min(pair.first.record.job.protocol.alpha for pair in pairs)
+    alpha = min(pair.record.job.protocol.alpha for pair in pairs)
     return beyond(gate, title, known, math.log1p(share), 1, alpha)
 
 
-def _same_compiler(pair: CompilePair) -> bool:
+def _same_compiler(pair: Ratio) -> bool:
     """Whether the pair is a compiler in the reference environment and in another one, from empty caches."""
-    job = pair.first.record.job
-    if pair.first is pair.second or pair.first_start != COLD or not job.environments:
+    job = pair.record.job
+    if pair.other in (None, pair.record) or pair.first.start != COLD or not job.environments:
         return False
-    first, second = (split_candidate(job, side.record.candidate) for side in (pair.first, pair.second))
+    first, second = (split_candidate(job, side.candidate) for side in (pair.record, pair.other) if side)
     return first[0] == second[0] and first[1].name == job.environments[0].name

@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.devices import type_of
 from harness.schema import AS_FOUND, COLD, WARM, Record, of_environment
 from harness.settings import identity
-from runner.analysis.comparison import CONTROL, Comparison
 from runner.analysis.estimate import PairedEstimate
+from runner.analysis.results import CONTROL, Comparison
 from runner.analysis.verdicts.compiling import by_round
 from runner.errors import UsageError
 from runner.labels import compiler_label, plain, ran_batch

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from runner.analysis.comparison import Comparison
 from runner.analysis.digits import (
     MISSING,
     estimate_text,
@@ -18,6 +17,7 @@ from runner.analysis.digits import (
     share_text,
 )
 from runner.analysis.estimate import Estimate, Verdict
+from runner.analysis.results import Comparison
 from runner.analysis.verdicts.parity import percent
 from runner.labels import counted, plain
 from runner.reports.parts.grid import Table, optional

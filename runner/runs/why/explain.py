@@ -11,9 +11,9 @@ import numpy as np
 
 from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record, Samples
-from runner.analysis.comparison import CandidatePair, Comparison
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Estimate, Verdict, exp
+from runner.analysis.results import PAIRS, Comparison, Ratio
 from runner.analysis.statistics import middle, walsh_averages
 from runner.analysis.verdicts.pairs import FEWEST, rounds_of
 from runner.labels import job_title
@@ -70,7 +70,7 @@ class Attempt:
     """One candidate with a setting: its pairs with the plain candidate and with eager."""
 
     setting: str
-    over_plain: CandidatePair | None  # None: it did not pass, or shares too few rounds
+    over_plain: Ratio | None  # None: it did not pass, or shares too few rounds
     comparison: Comparison
 
     @property
@@ -182,7 +182,7 @@ def explain(
     """
     summary = summarize(records)
     comparisons = {comparison.record.candidate: comparison for comparison in summary.comparisons}
-    pairs = {(pair.first.record.candidate, pair.second.record.candidate): pair for pair in summary.pairs}
+    pairs = {(pair.record.candidate, pair.other.candidate): pair for pair in summary.of(PAIRS) if pair.other}
     plain = comparisons.get(candidate)
     if plain is None or not plain.n:
         status = "no record" if plain is None else plain.status.value
@@ -220,11 +220,17 @@ def explain(
     )
 
 
+def gain(attempt: Attempt) -> float:
+    """The speedup over the plain candidate; 0 if it is not known."""
+    known = attempt.over_plain and attempt.over_plain.estimate
+    return known.factor if known else 0.0
+
+
 def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
     if proposal.metric:
         return _measured(proposal, plain, lost=lost)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
-    best = max(mine, key=lambda a: a.over_plain.speedup or 0.0 if a.over_plain else 0.0, default=None)
+    best = max(mine, key=gain, default=None)
     share = None
     if best is not None and lost:
         share = share_of_loss(plain.record.samples, best.comparison.record.samples)
@@ -332,7 +338,7 @@ def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:
 def _stages(
     candidate: str,
     comparisons: Mapping[str, Comparison],
-    pairs: Mapping[tuple[str, str], CandidatePair],
+    pairs: Mapping[tuple[str, str], Ratio],
 ) -> tuple[Stage, ...]:
     """Each stage over the one before it."""
     names = [name for name in (*STAGES, candidate) if name in comparisons]

@@ -11,7 +11,7 @@ from runner.analysis.estimate import Estimate, Verdict
 from runner.reports.markdown import escape, list_block, table_block
 from runner.reports.parts.grid import Table, grid_of, optional, text_for
 from runner.reports.parts.pictures import shorten
-from runner.runs.why.explain import Attempt, Ends, Stage, Tested, Why
+from runner.runs.why.explain import Attempt, Ends, Stage, Tested, Why, gain
 from runner.runs.why.looked import REST
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def call_table(why: Why) -> Table:
 
 def attempts_table(attempts: Sequence[Attempt]) -> Table:
     """The largest effect first."""
-    ordered = sorted(attempts, key=lambda a: -((a.over_plain and a.over_plain.speedup) or 0.0))
+    ordered = sorted(attempts, key=gain, reverse=True)
     rows = tuple(
         (
             attempt.setting,

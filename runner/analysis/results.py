@@ -1,4 +1,4 @@
-"""The values derived from a record (Comparison) and from a run (Summary). They are never stored.
+"""The values derived from records: a Comparison of each, and the Summary of a run. They are never stored.
 
 Reports print these values; the only arithmetic of a report is the choice of digits.
 """
@@ -7,27 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.declared import NOISE, WORK, finite
 from harness.devices import of
 from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import estimate_text, seconds_text
-from runner.analysis.estimate import (
-    BreakEven,
-    Estimate,
-    Estimated,
-    Geomean,
-    Open,
-    PairedEstimate,
-    Paying,
-    Typical,
-    Verdict,
-)
+from runner.analysis.estimate import BreakEven, Estimate, Mean, Open, PairedEstimate, Paying, Verdict
 from runner.labels import plain, reason, suite_labels
+from runner.plan.environments.plan import EAGER
 from runner.store.figures import Figures
 
-CONTROL = "eager"
+CONTROL = EAGER
 """The candidate that is eager itself: the A/A control, whose speedup should be 1.00x."""
 
 OPERATION = "operation"
@@ -44,34 +36,94 @@ Numbers = Mapping[str, float | str | None]
 """Numbers and texts by name. A missing value is None."""
 
 
+# families
+OVER_EAGER = "eager"  # of the job's baseline
+OVER_PLAIN = "plain"  # over the same candidate without own settings
+SYSTEM = "system malloc"  # over eager, with malloc as the system has it (`--allocator=both` of 0.1.0)
+ALLOCATOR = "allocator"  # the factor of a speedup of SYSTEM over that of OVER_EAGER
+PAIRS = "candidates"  # candidate over candidate
+REFERENCE = "reference"  # over eager of the reference environment
+COMPILATIONS = "compilations"
+STARTS = "starts"  # of `--start-up`
+STREAMS = "streams"  # of `--shapes`
+
+# quantities
+STEP, PREFILL, DECODE = "step", "prefill", "decode"
+COMPILATION, FIRST_STEP, STREAM = "compilation", "first step", "stream"
+
+
+class Side(NamedTuple):
+    """A candidate, and how its process began (``cold``, ``warm``; "": it is the timed process)."""
+
+    name: str
+    start: str = ""
+    env: str = ""  # the environment
+
+
+class Place(NamedTuple):
+    """What the results of a table have in common. Devices of the same model have the same label."""
+
+    suite: str
+    mode: str
+    dtype: str
+    device: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
-    """Text generation. Prefill ends with the first new token; decode is the rest. Tokens/s are of decode."""
+class Ratio:
+    """How many times as fast the first side is: the second's time / the first's time, above 1 is faster.
 
-    prefill: PairedEstimate
-    decode: PairedEstimate | None  # None when one token was generated
-    baseline_tokens_per_s: float | None
-    candidate_tokens_per_s: float | None
+    ``record``: of the first side; ``other``: of the second, None for eager in the rounds of the first.
+    ``apart``: the sides are in processes of their own. ``counts``: whether it may enter an average.
+    """
+
+    family: str
+    quantity: str
+    place: Place
+    record: Record
+    first: Side
+    second: Side
+    estimate: Estimate | None
+    other: Record | None = None
+    apart: bool = False
+    counts: bool = True
+    q_value: float | None = None
+    verdict: Verdict | None = None
+    open: Open | None = None  # None: the verdict is closed
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is a point of a sweep: a model's points are not several models."""
+        return bool(self.record.job.case.point)
+
+
+def same_results(record: Record) -> bool | None:
+    """Whether parity between environments passed; None if it was not checked."""
+    return None if record.env_parity is None else not record.env_parity.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged(Estimated):
-    """An estimate with its verdict. ``q_value``: over the family that its class names."""
+class Average:
+    """The geometric mean of the ratios of two sides over the models of a place. ``total`` counts all.
 
-    q_value: float | None
-    verdict: Verdict | None
-    open: Open | None  # None: the verdict is closed
+    ``record``: of its first ratio.
+    """
+
+    family: str
+    place: Place
+    first: Side
+    second: Side
+    total: int
+    mean: Mean
+    record: Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison(Judged):
+class Comparison:
     """One record with everything derived from it. A missing number is None.
 
-    ``speedup`` is baseline time / candidate time (above 1 is faster): the
-    exponential of the Hodges-Lehmann pseudo-median of the paired log ratios.
-    ``ci_low`` and ``ci_high`` bound it at 95 %, with the variation between
-    processes. ``q_value`` is the Benjamini-Hochberg value over the comparisons
-    of the run that passed.
+    ``own``: its ratios by name, as far as they are known: ``step`` (over eager: the speedup), ``prefill``,
+    ``decode``, ``plain`` (over itself without own settings), ``system malloc`` and ``allocator``.
     ``break_even`` is the time of compiling / the time saved per step, where the
     paired speedup gives the time saved; None for eager.
 
@@ -80,7 +132,8 @@ class Comparison(Judged):
 
     record: Record
     compiler: str  # the candidate; "eager bfloat16" if its baseline has another precision (no A/A control)
-    device: str  # devices of one model have one label: labels.device_labels
+    place: Place
+    own: Mapping[str, Ratio]
     compilations_s: tuple[float, ...]  # the times of compiling it: one, or those of ``compilations_of``
     compilation_latency_s: float | None  # their geometric mean
     baseline_peak_gb: float | None  # 1e9 bytes
@@ -88,10 +141,6 @@ class Comparison(Judged):
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
     break_even: BreakEven | None
     derived: Mapping[str, Scalar] = field(default_factory=dict)
-    over_plain: PairedEstimate | None = None  # over the candidate without own settings, in the same rounds
-    system: PairedEstimate | None = None  # with malloc as the system has it (`--allocator=both` of 0.1.0)
-    allocator: Estimate | None = None  # the factor of `system` over this speedup
-    generation: Generation | None = None
 
     def __repr__(self) -> str:
         """``inductor: pass, 1.31x [1.28, 1.34], faster, compiled in 3.22 s``: records have many numbers."""
@@ -121,6 +170,54 @@ class Comparison(Judged):
     @property
     def compile_s(self) -> float | None:
         return self.compilation_latency_s
+
+    @property
+    def device(self) -> str:
+        """The label of its device."""
+        return self.place.device
+
+    @property
+    def side(self) -> Side:
+        return Side(self.compiler)
+
+    @property
+    def step(self) -> Ratio | None:
+        return self.own.get("step")
+
+    @property
+    def estimate(self) -> PairedEstimate | None:
+        """Of the speedup; None if no step was timed."""
+        known = self.step and self.step.estimate
+        return known if isinstance(known, PairedEstimate) else None
+
+    def estimate_of(self, name: str) -> Estimate | None:
+        """Of one of its ratios; None if it is not known."""
+        return self.own[name].estimate if name in self.own else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.step.verdict if self.step else None
+
+    @property
+    def open(self) -> Open | None:
+        """Why the verdict is open; None if it is closed."""
+        return self.step.open if self.step else None
+
+    @property
+    def n(self) -> int:
+        return self.estimate.n if self.estimate else 0
+
+    @property
+    def speedup(self) -> float | None:
+        return self.estimate.factor if self.estimate else None
+
+    @property
+    def baseline_ms(self) -> float | None:
+        return self.estimate.baseline_ms if self.estimate else None
+
+    @property
+    def candidate_ms(self) -> float | None:
+        return self.estimate.candidate_ms if self.estimate else None
 
     def value(self, name: str) -> Scalar:
         """The metric of this name, derived or measured; None if it is missing."""
@@ -156,7 +253,7 @@ class Comparison(Judged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
+class MeanOf:
     """Arithmetic mean over the ``n`` models that passed and have the number."""
 
     n: int
@@ -173,65 +270,21 @@ class GroupSummary:
     """
 
     compiler: str
-    suite: str
-    mode: str
-    device: str
-    dtype: str
+    place: Place
     total: int
     passed: int
     pass_share: float  # passed / total
     pass_low: float  # 95 % interval of pass_share (Wilson)
     pass_high: float
-    mean: Geomean  # of the records with a speedup among the passed
-    common: Geomean  # of those that every compiler of the table passed with a speedup
-    system: Geomean  # of speedups with malloc as the system has it
-    allocator: Geomean  # of their factors over the speedups
-    judged: Mean  # share of values that were judged to 1 % or better
+    mean: Mean  # of the records with a speedup among the passed
+    common: Mean  # of those that every compiler of the table passed with a speedup
+    system: Mean  # of speedups with malloc as the system has it
+    allocator: Mean  # of their factors over the speedups
+    judged: MeanOf  # share of values that were judged to 1 % or better
     break_even: Paying
-    means: dict[str, Mean]  # of the metrics that have an average
+    means: dict[str, MeanOf]  # of the metrics that have an average
     verdicts: dict[str, int]  # number of passed records by verdict
     checked: bool  # whether parity was checked; without it (--performance), ``passed`` counts what ran
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcrossEnvironments(Judged):
-    """One (environment, compiler) against eager of the reference environment, round by round.
-
-    ``compiler`` is "eager" for the environment's own eager. The numbers have the meaning of ``Comparison``;
-    the family of ``q_value`` is all ``AcrossEnvironments`` of a run. ``same_results``: whether
-    cross-environment parity passed; None if it was not checked. ``counts``: whether the speedup may enter
-    an average.
-    """
-
-    record: Record
-    environment: str
-    reference: str
-    compiler: str
-    same_results: bool | None
-    counts: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentAverage:
-    """As ``GroupSummary``, for the models of one (environment, compiler), mode, device and dtype."""
-
-    suite: str
-    mode: str
-    device: str
-    dtype: str
-    environment: str
-    compiler: str
-    versions: str
-    total: int
-    mean: Geomean
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidatePair(Judged):
-    """One candidate over another in the same rounds: ``speedup`` is the second's time / the first's time."""
-
-    first: Comparison
-    second: Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,21 +295,7 @@ class CompileStart:
     start: str
     n: int
     means: Mapping[str, float]
-    time: Typical  # of the whole compilation (s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilePair:
-    """Two compilations of a job in the same rounds: ``ratio`` is the second's time / the first's time."""
-
-    first: Comparison
-    first_start: str  # cold or warm
-    second: Comparison
-    second_start: str
-    ratio: Estimate
-    q_value: float | None
-    verdict: Verdict | None
-    needed: int | None  # compilations of each that would probably close an open verdict; None: over 50
+    time: Estimate  # of the whole compilation (s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,14 +324,14 @@ class StartForm:
     comparison: Comparison
     start: str
     n: int
-    after: Mapping[int, Typical]
+    after: Mapping[int, Estimate]
     curve: tuple[float, ...]
     settled_step: float
-    settled_s: Typical
+    settled_s: Estimate
     step_s: float
     stored_bytes: float | None
     overtaking: Overtaking | None  # None for eager, and if it cannot be known
-    speedup: Typical | None  # of streams, as the next
+    speedup: Estimate | None  # of streams, as the next
     recompiles: float | None
     status: Status  # of the parity of what was loaded
     failure: str
@@ -325,19 +364,6 @@ class Curve:
         return self.axis, self.case, first.device, first.record.job.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerRatio:
-    """The mean of ``CandidatePair`` over the models of a suite, mode, device and dtype."""
-
-    suite: str
-    mode: str
-    device: str
-    dtype: str
-    first: str
-    second: str
-    mean: Geomean
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A warning about the numbers: its title, its cases with their numbers, and what to do."""
@@ -362,12 +388,9 @@ class Summary:
     environment: dict[str, Scalar]
     warnings: tuple[Finding, ...] = ()
     caveats: tuple[str, ...] = ()
-    across: tuple[AcrossEnvironments, ...] = ()
-    across_averages: tuple[EnvironmentAverage, ...] = ()
-    pairs: tuple[CandidatePair, ...] = ()
-    ratios: tuple[CompilerRatio, ...] = ()
+    ratios: tuple[Ratio, ...] = ()
+    averages: tuple[Average, ...] = ()
     compile_starts: tuple[CompileStart, ...] = ()
-    compile_pairs: tuple[CompilePair, ...] = ()
     start_forms: tuple[StartForm, ...] = ()
     shape_forms: tuple[StartForm, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -377,3 +400,10 @@ class Summary:
     def labels(self) -> dict[str, str]:
         """A short name for each suite."""
         return suite_labels(comparison.record.job.case.suite for comparison in self.comparisons)
+
+    def of(self, family: str) -> tuple[Ratio, ...]:
+        """The ratios of a family, in their order."""
+        return tuple(ratio for ratio in self.ratios if ratio.family == family)
+
+    def averages_of(self, family: str) -> tuple[Average, ...]:
+        return tuple(average for average in self.averages if average.family == family)
