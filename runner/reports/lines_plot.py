@@ -77,9 +77,9 @@ def draw(rows: Sequence[Row]) -> Figure:
 
 def _draw_panel(ax: Axes, panel: Panel) -> None:
     for label, style, points in panel.lines:
-        x, y = [x for x, _ in points], [there.value for _, there in points]
+        x, y = [x for x, _ in points], [there.factor for _, there in points]
         ax.plot(x, y, label=label, linewidth=1.3, ms=4, markevery=0.1 if len(x) > MANY else None, **style)
-        low, high = ([getattr(there, end) or there.value for _, there in points] for end in ("low", "high"))
+        low, high = ([getattr(there, end) or there.factor for _, there in points] for end in ("low", "high"))
         ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
     ax.set(xscale="log", yscale="log", xlabel=f"{panel.x} (log scale)", ylabel=panel.y)
     if panel.y == SPEEDUP:
