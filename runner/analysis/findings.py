@@ -130,6 +130,9 @@ class Known:
         ended = f" (ended: {self.record.rounds_ended})" if self.record.rounds_ended else ""
         return f"{counted(self.comparison.n, 'round')}{ended}"
 
+    def system(self) -> Estimate | None:
+        return self.comparison.estimate_of("system malloc")
+
     def allocator_change(self) -> Estimate | None:
         return self.comparison.estimate_of("allocator")
 
