@@ -9,8 +9,6 @@ from typing import Any
 
 from harness.settings import (
     COUNT,
-    GIGABYTES,
-    KEY_VALUE,
     SECONDS,
     SHARE,
     WHOLE,
@@ -147,13 +145,12 @@ class Protocol:
     )
     # null: torch's choice
     threads: int | None = _condition(
-        None, "-t", "--threads=N", kind=COUNT, help="CPU threads of the worker (default: torch's choice)"
+        None, "-t", "--threads=N", help="CPU threads of the worker (default: torch's choice)"
     )
     # null: until the intervals are narrow enough
     repeat: int | None = _protocol(
         None,
         *("-n", "--repeat=N"),
-        kind=COUNT,
         help="N rounds in each process (default: 10 to 100, until the interval is narrow enough)",
     )
     min_rounds: int = setting(10, _part(part="min_rounds", kind=COUNT))  # the fewest rounds
@@ -185,7 +182,7 @@ class Protocol:
     start: str = ""  # of a process of --start-up: what it begins with; in a record empty
     stored: str = ""  # the folder of what is stored; in a record empty
     timeout_s: float = _protocol(
-        1200.0, "--timeout=S", kind=SECONDS, help="seconds for one worker, with compilation (default: 1200)"
+        1200.0, "--timeout=S", help="seconds for one worker, with compilation (default: 1200)"
     )
     # by phase
     phase_timeouts_s: dict[str, float] = setting(
@@ -195,7 +192,6 @@ class Protocol:
     max_memory_bytes: int | None = _protocol(
         None,
         "--max-memory=GB",
-        kind=GIGABYTES,
         help="limit of the host memory of a worker; a job above it ends as OOM (default: no limit)",
     )
     isolate: bool = _protocol(False, "--isolate", help="a process of its own for each candidate")
@@ -253,7 +249,6 @@ class CompilerOptions:
     inductor_config: tuple[str, ...] = _option(
         (),
         "--inductor-config=KEY=VALUE",
-        kind=KEY_VALUE,
         many=True,
         help="a setting of torch._inductor.config for every inductor candidate (may be repeated)",
     )
@@ -308,7 +303,6 @@ class Extras:
         flag(
             "--compile-runs=K",
             group=Group.EXTRAS,
-            kind=COUNT,
             help="compile every candidate K times from empty and K times from filled caches, each in a fresh "
             "process: docs/MEASURING.md",
         ),
@@ -319,7 +313,6 @@ class Extras:
     start_up: int = _extra(
         0,
         "--start-up=K",
-        kind=COUNT,
         help="K times, race eager and each candidate in fresh processes over 100 steps: from nothing, from "
         "filled caches, from torch's cache file, from an AOTInductor package: docs/MEASURING.md",
     )

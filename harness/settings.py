@@ -128,10 +128,10 @@ def setting(default: Any, *flags: Flag, recorded: str | None = None, **of_row: A
 
 
 def flag(*names: str, group: Group, help: str, **more: Any) -> Flag:  # noqa: A002 - argparse's word
-    """A flag. Its metavar may stand in the last name: ``flag("-n", "--repeat=N", ...)``."""
+    """A flag. Its metavar may stand in the last name, as in ``--repeat=N``, and then says its kind."""
     last, equals, metavar = names[-1].partition("=")
     if equals:
-        more["metavar"] = metavar
+        more = {"metavar": metavar, "kind": KINDS.get(metavar, Kind()), **more}
     return Flag(names=(*names[:-1], last), group=group, help=help, **more)
 
 
@@ -309,3 +309,5 @@ WHOLE, COUNT = Kind(whole), Kind(partial(whole, least=1))
 SECONDS, DURATION = Kind(seconds, number_text), Kind(duration, number_text)
 SHARE, GIGABYTES = Kind(share, share_text), Kind(gigabytes, gigabytes_text)
 KEY_VALUE, PATTERN = Kind(key_value), Kind(pattern)
+KINDS = {"N": COUNT, "K": COUNT, "S": SECONDS, "GB": GIGABYTES, "RE": PATTERN, "KEY=VALUE": KEY_VALUE}
+"""By the metavar of a flag."""

@@ -7,16 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from rich import progress as bar
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from harness.schema import Job, Record, Status
 from runner.analysis.digits import estimate_text
@@ -46,12 +39,12 @@ def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
         yield PlainView(console, jobs)
         return
     # few refreshes: drawing takes CPU time from the measured worker
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    with bar.Progress(
+        bar.TextColumn("{task.description}"),
+        bar.BarColumn(bar_width=24),
+        bar.MofNCompleteColumn(),
+        bar.TimeElapsedColumn(),
+        bar.TimeRemainingColumn(),
         console=console,
         refresh_per_second=2,
         speed_estimate_period=DAY_S,
@@ -66,7 +59,7 @@ def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
 class BarView:
     """A bar over the jobs, with the current job, phase, rounds and estimates."""
 
-    def __init__(self, progress: Progress, jobs: int, *, here: bool = False) -> None:
+    def __init__(self, progress: bar.Progress, jobs: int, *, here: bool = False) -> None:
         self._progress = progress
         self._here = here
         self._task = progress.add_task("planning", total=jobs)

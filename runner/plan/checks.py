@@ -15,15 +15,8 @@ from harness.loading.suite_files import suite_names
 from harness.schema import Mode, Protocol
 from harness.settings import Given, is_own_model
 from runner.errors import UsageError
-from runner.plan.compilers import (
-    COMPILE_MODE,
-    COMPILE_MODES,
-    COMPILERS,
-    ON_A_DEVICE,
-    WITH_GRAPHS,
-    autotunes,
-    named_compilers,
-)
+from runner.plan import compilers
+from runner.plan.compilers import COMPILE_MODE, COMPILE_MODES, COMPILERS
 from runner.plan.config import QUICK, SUITES, USUAL, RunConfig, Where
 from runner.plan.settings import FLAGS, Names, read, row_at, value_of
 
@@ -44,14 +37,15 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
         if "processes" not in given:  # until somebody asks for more: each takes a minute on a card
             config = dataclasses.replace(config, protocol=dataclasses.replace(config.protocol, processes=1))
         if not asked:
-            chosen = (ON_A_DEVICE, *([WITH_GRAPHS] if all(kind.has_graphs for kind in kinds) else []))
+            graphs = [compilers.WITH_GRAPHS] if all(kind.has_graphs for kind in kinds) else []
+            chosen = (compilers.ON_A_DEVICE, *graphs)
     if COMPILE_MODE.key in given:
         if not any(compiler_of(name) == "inductor" for name in chosen):
             raise UsageError(f"{COMPILE_MODE.long} changes inductor; leave it out, or name inductor")
         meant = COMPILE_MODES[value_of(COMPILE_MODE.shown, COMPILE_MODE.kind, given[COMPILE_MODE.key])]
         in_mode = ((name, named(meant, parts_of(name)[1])) for name in chosen)
         chosen = tuple(new if compiler_of(name) == "inductor" else name for name, new in in_mode)
-    names, own = named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
+    names, own = compilers.named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
     config = dataclasses.replace(config, compilers=names, own_compilers=own)
     if not config.modes:
         if mode_required:
@@ -94,7 +88,7 @@ def check_where(where: Where, config: RunConfig) -> None:
             "--prepare-ahead: on an accelerator, compilers measure kernels while they compile, and jobs "
             "share its memory; leave the flag out"
         )
-    if config.protocol.performance and autotunes(config.compilers, config.options.inductor_config):
+    if config.protocol.performance and compilers.autotunes(config.compilers, config.options.inductor_config):
         raise UsageError("max-autotune measures kernels, beside no other job; leave --prepare-ahead out")
     for path in TIMES_COMPILING:
         if _has(config, path):

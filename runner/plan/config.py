@@ -11,46 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import devices
+from harness import devices, schema, settings
 from harness.loading.suite_files import suite_names
 from harness.protocol import AUTO
-from harness.schema import (
-    DTYPES,
-    LOSSES,
-    NEW_TOKENS,
-    PROMPT_TOKENS,
-    SCALES,
-    CompilerOptions,
-    Extras,
-    Mode,
-    Protocol,
-)
-from harness.settings import (
-    COUNT,
-    KEY_VALUE,
-    PATTERN,
-    Given,
-    Group,
-    Kind,
-    Row,
-    Spelled,
-    by_flag,
-    choice,
-    flag,
-    is_own_model,
-    no_such,
-    placed,
-    setting,
-)
+from harness.schema import CompilerOptions, Extras, Mode, Protocol
+from harness.settings import Given, Group, Kind, Row, Spelled, by_flag, choice, flag, is_own_model, setting
 from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, listable, spelled_compilers
-from runner.plan.environments.spec import (
-    ENVS,
-    REFERENCE_ENV,
-    EnvSpec,
-    environments_given,
-    spelled_environments,
-)
+from runner.plan.environments import spec
 from runner.plan.partition import Partition
 from runner.plan.settings import read_row
 from runner.plan.sweep import AXIS, Axis
@@ -64,7 +32,7 @@ def _device(text: str) -> str:
     try:
         devices.named(text)
     except ValueError:
-        raise ValueError(no_such(text, "device", (*devices.EXAMPLES, *devices.UNTRIED))) from None
+        raise ValueError(settings.no_such(text, "device", (*devices.EXAMPLES, *devices.UNTRIED))) from None
     return text
 
 
@@ -76,7 +44,7 @@ def _own_model(text: str) -> str:
     if not is_own_model(text):
         form = "package.module:function or file.py:function"
         raise ValueError(f"{text!r} is not written as {form}{_functions_of(text)}")
-    return placed(text)
+    return settings.placed(text)
 
 
 def _functions_of(file: str) -> str:
@@ -102,7 +70,7 @@ def _tag(text: str) -> str:
 
 
 DEVICE = Kind(_device)
-DTYPE = choice("precision", DTYPES)
+DTYPE = choice("precision", schema.DTYPES)
 
 _select = partial(by_flag, group=Group.SELECTION)
 _model = partial(by_flag, group=Group.MODELS)
@@ -216,10 +184,10 @@ class Selection:
         help="this model only (may be repeated): any name that the suite's library has; 'vit_*' works",
     )
     filters: tuple[str, ...] = _select(
-        (), "-k", "--filter=RE", many=True, kind=PATTERN, help="models whose name matches any given RE"
+        (), "-k", "--filter=RE", many=True, help="models whose name matches any given RE"
     )
     excludes: tuple[str, ...] = _select(
-        (), "-x", "--exclude=RE", many=True, kind=PATTERN, help="leave out the models whose name matches"
+        (), "-x", "--exclude=RE", many=True, help="leave out the models whose name matches"
     )
     quick: bool = _select(False, "--quick", help="a few models, few rounds; parity is checked in full")
 
@@ -232,26 +200,22 @@ class Changes:
     scale: str | None = _model(
         None,
         "--scale=SCALE",
-        kind=choice("scale", SCALES),
+        kind=choice("scale", schema.SCALES),
         help="full: as published (default on CUDA); small (default on a CPU); tiny: tests: docs/MODELS.md",
     )
     batch_size: int | None = _model(
-        None, "--batch-size=N", kind=COUNT, help="batch size of every model (default: each model's own)"
+        None, "--batch-size=N", help="batch size of every model (default: each model's own)"
     )
     # (model, batch size), from a file
     batch_sizes: tuple[tuple[str, int], ...] = setting((), BATCH_SIZE_FILE, read=_batch_sizes)
     loss: str = _model(
         "own",
         "--loss=LOSS",
-        kind=choice("loss", LOSSES),
+        kind=choice("loss", schema.LOSSES),
         help="own: the suite's (default); mean, sum: of the output",
     )
     config: tuple[str, ...] = _model(
-        (),
-        "--model-config=KEY=VALUE",
-        many=True,
-        kind=KEY_VALUE,
-        help="changes the model's configuration (may be repeated)",
+        (), "--model-config=KEY=VALUE", many=True, help="changes the model's configuration (may be repeated)"
     )
     pretrained: bool = _model(
         False, "--pretrained", help="published weights instead of random weights; downloads them"
@@ -259,14 +223,10 @@ class Changes:
     prompt_tokens: int | None = _model(
         None,
         "--prompt-tokens=N",
-        kind=COUNT,
-        help=f"prompt length of --generate (default: {_defaults(PROMPT_TOKENS)})",
+        help=f"prompt length of --generate (default: {_defaults(schema.PROMPT_TOKENS)})",
     )
     new_tokens: int | None = _model(
-        None,
-        "--new-tokens=N",
-        kind=COUNT,
-        help=f"tokens that --generate adds (default: {_defaults(NEW_TOKENS)})",
+        None, "--new-tokens=N", help=f"tokens that --generate adds (default: {_defaults(schema.NEW_TOKENS)})"
     )
     no_skip: bool = _select(False, "--no-skip", help="also the models that their suite skips with a reason")
 
@@ -290,8 +250,8 @@ class RunConfig:
         always=True,
     )
     # the reference environment first; (): only the environment that runs this program
-    environments: tuple[EnvSpec, ...] = setting(
-        (), ENVS, REFERENCE_ENV, read=environments_given, spell=spelled_environments
+    environments: tuple[spec.EnvSpec, ...] = setting(
+        (), spec.ENVS, spec.REFERENCE_ENV, read=spec.environments_given, spell=spec.spelled_environments
     )
     compilers: tuple[str, ...] = setting(
         DEFAULT_COMPILERS, *COMPILERS, many=True, always=True, spell=spelled_compilers
@@ -372,6 +332,5 @@ class Where:
     prepare_ahead: int | None = _protocol(
         None,
         "--prepare-ahead=N",
-        kind=COUNT,
         help="prepare up to N jobs side by side; each is timed alone: docs/PERFORMANCE.md",
     )

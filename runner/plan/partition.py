@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.codec import to_json
 from harness.schema import Job
-from harness.settings import COUNT, WHOLE, Group, by_flag
+from harness.settings import WHOLE, Group, by_flag
 from runner.labels import counted
 
 _select = partial(by_flag, group=Group.SELECTION)
@@ -25,7 +25,6 @@ class Partition:
     total: int | None = _select(
         None,
         "--total-partitions=N",
-        kind=COUNT,
         help="split the plan into N parts with equally many jobs, for as many machines",
     )
     index: int | None = _select(
