@@ -2,53 +2,67 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import itertools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from harness import devices
+from harness.backends import backend_names, registered, why_no_own_setting, why_no_such_setting
+from harness.backends.settings.candidates import compiler_of
+from harness.loading.own_compiler import safe_label
 from harness.protocol import DROPOUT
-from harness.schema import Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
-from harness.settings import is_own_model
+from harness.schema import BASELINE, Case, CompilerOptions, Extras, Job, Mode, Protocol, Record
+from harness.settings import Kind, is_own_model, placed
 from runner.cli.commands import job_command
 from runner.engine import JobContext, Place
 from runner.engine.executors import Timed
 from runner.engine.job_run import JobRun
 from runner.engine.launch import measure_job
 from runner.errors import UsageError, unknown
-from torchduet.asked import (
-    HERE,
-    absolute,
-    candidates_for,
-    check_job,
-    device_name,
-    holder,
-    new_folder,
-    refuse_given,
-    refuse_others,
-    with_optimizer,
-)
-from torchduet.caller import left_as_it_was, python_left_as_it_was
-from torchduet.local_worker import LocalWorker
+from runner.plan.checks import check
+from runner.plan.compilers import named_compilers, with_availability
+from runner.plan.config import DEVICE, RunConfig
+from runner.plan.possible import check_jobs, check_threads
+from runner.plan.probe import asking_for, missing_devices
+from runner.plan.settings import Names, check_values, value_of
+from runner.store.run_folder import RunFolder
+from torchduet.caller import LocalWorker, left_as_it_was, python_left_as_it_was
 from torchduet.progress import shown, tell
 from torchduet.result import Result
 
 if TYPE_CHECKING:
     import torch
 
-    from harness.program import Compilers
+    from harness.program import Compile, Compilers
     from harness.workload import Workload
-    from torchduet.asked import Given
+
+    Given = str | Callable[..., Any]
 
 MODES = (Mode.TRAINING.value, Mode.INFERENCE.value)
 NOT_ISOLATED = (
     "not isolated: measured in the calling process, where other work may disturb the times; a model by name, "
     "'package.module:function', has a process of its own, and may have several"
 )
+ARGUMENTS = Names({"modes": "mode", "dtypes": "dtype", "devices": "device"})
+HERE = "this process"  # the place in names of what the calling process has
+HOLDERS: Mapping[str, type] = {"protocol": Protocol, "options": CompilerOptions, "extras": Extras}
+"""The arguments of ``compare()`` that hold settings."""
+EXAMPLE = "for example compilers=['inductor']"
+IN_A_WORKER = (
+    *("extras.allocator", "extras.profiler_trace"),
+    *("extras.compile_runs", "extras.start_up", "extras.shapes"),
+    *("extras.localize", "protocol.isolate", "protocol.processes", "protocol.max_memory_bytes"),
+    "protocol.phase_timeouts_s",
+)
+"""Settings that need a worker process."""
+T = TypeVar("T")
 
 
 def compare(
@@ -208,3 +222,185 @@ def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:
         return workload_of(model, inputs, loss, target)
     except TypeError as error:
         raise UsageError(str(error)) from None
+
+
+# -- the arguments, checked: ``UsageError`` --------------------------------------------------------
+
+
+def holder(name: str, kind: type[T], value: T | None) -> T:
+    """The settings of this argument. ``UsageError`` that shows how to write them."""
+    if value is None:
+        return kind()
+    if isinstance(value, kind):
+        return value
+    values = value.items() if isinstance(value, dict) else ()
+    words = ", ".join(f"{key}={part!r}" for key, part in values) or "..."
+    raise UsageError(f"{name}: it is a {type(value).__name__}; write {name}={kind.__name__}({words})")
+
+
+def refuse_others(others: Mapping[str, object], known: Collection[str]) -> None:
+    """``UsageError`` for an argument that ``compare()`` does not have, with the place of a setting."""
+    for name, value in others.items():
+        for argument, kind in HOLDERS.items():
+            if name in (field.name for field in fields(kind)):
+                write = f"{argument}={kind.__name__}({name}={value!r})"
+                raise UsageError(f"{name}: compare() has no such argument; write {write}")
+        raise unknown("compare()", name, "argument", {*known} - {"others"})
+
+
+def with_optimizer(
+    protocol: Protocol, workload: Workload | None, given: Given | None
+) -> tuple[Protocol, Workload | None]:
+    """Both with the optimizer that is given: a name, a function or None."""
+    source: Any = protocol.optimizer if given is None else given
+    if callable(given):
+        label = safe_label(getattr(given, "__name__", type(given).__name__))
+        source = f"{HERE}:{label}" if workload is not None else _source_of(given, "optimizer")
+        workload = workload and replace(workload, optimizer=given)
+    elif not isinstance(source, str):
+        must = "it must be a name or a function, such as torch.optim.AdamW"
+        raise UsageError(f"optimizer: {must}, not of type {type(source).__name__}")
+    return replace(protocol, optimizer=source), workload
+
+
+def refuse_given(**arguments: Any) -> None:
+    """``UsageError`` for an argument that belongs to a module, beside a model by name."""
+    for name, value in arguments.items():
+        if value is not None and not (isinstance(value, tuple) and not value):
+            raise UsageError(f"{name}: a model by name has its own; return it from the function")
+
+
+def candidates_for(
+    given: Given | Sequence[Given], *, isolated: bool
+) -> tuple[tuple[str, ...], dict[str, str], dict[str, Compile]]:
+    """The names in the given order; label -> the function's source; label -> the function itself.
+
+    ``isolated``: a worker process compiles and must import functions by name.
+    """
+    alone = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+    wanted: list[Any] = [given] if alone else [*cast("Sequence[Given]", given)]
+    if not wanted:
+        raise UsageError(f"compilers: it is empty; give at least one compiler, {EXAMPLE}")
+    for compiler in wanted:
+        if not isinstance(compiler, str) and not callable(compiler):
+            raise UsageError(f"compilers: {compiler!r} is neither a name nor a function; write {EXAMPLE}")
+    if isolated:
+        wanted = [each if isinstance(each, str) else _source_of(each) for each in wanted]
+    labels = _labels([each for each in wanted if not isinstance(each, str)])
+    names, own = named_compilers([labels.get(id(each), str(each)) for each in wanted], "compilers")
+    if isolated:
+        return names, own, {}
+    from harness.backends.shared.own import compiler as own_compiler
+
+    functions: dict[str, Given] = {labels[id(each)]: each for each in wanted if not isinstance(each, str)}
+    try:
+        here = {name: own_compiler(name, function)[1] for name, function in (functions | own).items()}
+    except LookupError as error:
+        raise UsageError(f"compilers: {error}") from None
+    unsure = [name for name in names if name not in here and name not in backend_names()]
+    known = {*backend_names(), *registered()} if unsure else set()
+    for name in unsure:
+        if compiler_of(name) not in known:
+            raise unknown("compilers", compiler_of(name), "compiler", known)
+        if why := why_no_own_setting(name):
+            raise UsageError(f"compilers: {why}")
+    return names, own, here
+
+
+def _labels(functions: Sequence[Callable[..., Any]]) -> dict[int, str]:
+    """``id`` of each function -> its name, with a number added if the name is taken."""
+    labels: dict[int, str] = {}
+    for fn in {id(fn): fn for fn in functions}.values():
+        plain = safe_label(getattr(fn, "__name__", type(fn).__name__))
+        taken = {BASELINE, *labels.values(), *backend_names()}
+        numbered = (f"{plain}-{number}" for number in itertools.count(2))
+        labels[id(fn)] = next(label for label in itertools.chain([plain], numbered) if label not in taken)
+    return labels
+
+
+def _source_of(function: Callable[..., Any], argument: str = "compilers") -> str:
+    """``package.module:function``, with which a worker imports the function."""
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if module != "__main__" and name.isidentifier():
+        imported = getattr(importlib.import_module(module), name, None) if module else None
+        if imported is function:
+            return f"{module}:{name}"
+    known = getattr(function, "__name__", function)
+    raise UsageError(
+        f"{argument}: {known} exists in this process only, but a worker process measures a model by name; "
+        "put the function into a file and write 'file.py:function', or give the model as a module"
+    )
+
+
+def device_name(given: str | torch.device | None, model: Any, inputs: Any) -> str:
+    """The given device, else that of the module's parameters, else that of the inputs, else the CPU."""
+    name = str(given) if given is not None else _device_of(model, inputs)
+    value_of("device", DEVICE, name)
+    why = None if isinstance(model, str) else devices.of(name).why_missing()
+    if isinstance(model, str) and devices.of(name).accelerated:
+        why = missing_devices([name]).get(name)
+    if why:
+        raise UsageError(f"device: {name} is not there ({why}); use device='cpu'")
+    return name
+
+
+def _device_of(model: Any, inputs: Any) -> str:
+    if isinstance(model, str):
+        return "cpu"
+    from harness.tensors import named_tensors
+
+    tensors = [*model.parameters(), *model.buffers()] or [t for _, t in named_tensors(inputs, "inputs")]
+    places = sorted({str(tensor.device) for tensor in tensors})
+    if len(places) > 1:
+        raise UsageError(
+            f"device: the model is on {' and '.join(places)}; move it to one of them, or name it: "
+            f"device={places[-1]!r}"
+        )
+    return places[0] if places else "cpu"
+
+
+def check_job(job: Job, workload: Workload | None) -> None:
+    """Raises the command line's ``UsageError`` for this job, with the names of the arguments.
+
+    And one for what the process that measures cannot do: this one if it has the ``workload``, else a worker.
+    """
+    for path in IN_A_WORKER if workload is not None else ():
+        argument, _, name = path.partition(".")
+        if getattr(getattr(job, argument), name) != getattr(HOLDERS[argument](), name):
+            raise UsageError(
+                f"{path}: needs a worker process; give the model as 'package.module:function' "
+                "instead of a module, or leave this argument out"
+            )
+    asked = {name: getattr(job, name) for name in HOLDERS}
+    config = RunConfig(suites=(), modes=(job.case.mode,), dtypes=(job.dtype,), devices=(job.device,), **asked)
+    check_values(config, RunConfig(suites=(), modes=config.modes), ARGUMENTS)
+    check(config, ARGUMENTS)
+    check_threads(job, "protocol.threads")
+    if workload is not None:
+        from harness.loading.given import why_not_trainable
+
+        if why := why_no_such_setting(job.options.inductor_config):
+            raise UsageError(f"options.inductor_config: {why}")
+        if job.case.mode is Mode.TRAINING and (why := why_not_trainable(workload)):
+            raise UsageError(f"model: {why}")
+        return
+    unsure = tuple(name for name in job.candidates if name not in backend_names())
+    try:
+        if unsure:
+            with_availability((replace(job, candidates=unsure),), asking_for((job,)), skip=False)
+        check_jobs((job,))
+    except UsageError as error:
+        raise UsageError(str(error).replace("--backend: ", "compilers: ")) from None
+
+
+def absolute(source: str) -> str:
+    """``file.py:function`` with the file's absolute path. ``UsageError`` if there is no such file."""
+    return str(value_of(source, Kind(placed), source))
+
+
+def new_folder(path: str | Path, job: Job) -> RunFolder:
+    """The folder of the run. ``UsageError`` if it cannot be written or is not empty."""
+    try:
+        return RunFolder.create(Path(path), (job,), ("torchduet.compare",))
+    except UsageError as error:
+        raise UsageError(str(error).removesuffix(", or use --resume")) from None

@@ -45,7 +45,7 @@ from tests.accelerator import (
 )
 from tests.factories import Capture, Patch, known
 from tests.worker.planted import CPU, Of, changing, failed, silent, with_fault
-from torchduet.local_worker import LocalWorker
+from torchduet.caller import LocalWorker
 
 COLLECT = gc.collect
 HEATING_STEPS = 12  # of 30 ms, in three turns of two variants at the end of the load

@@ -15,7 +15,7 @@ from harness.probes import devices as probe
 from runner.errors import UsageError
 from tests.factories import Patch
 from tests.worker.planted import refusing
-from torchduet import asked, compare
+from torchduet import api, compare
 
 NONE = f"torch {torch.__version__} finds no CUDA device"
 
@@ -34,7 +34,7 @@ def test_compare_names_the_argument(monkeypatch: Patch, name: str) -> None:
     says = f"^{re.escape(f'device: {name} is not there ({NONE}); use device=')}"
     with pytest.raises(UsageError, match=says):
         compare(torch.nn.Linear(4, 4), torch.ones(2, 4), mode="training", device=name, compilers=["eager"])
-    monkeypatch.setattr(asked, "missing_devices", lambda names: dict.fromkeys(names, NONE))
+    monkeypatch.setattr(api, "missing_devices", lambda names: dict.fromkeys(names, NONE))
     with pytest.raises(UsageError, match=says):
         compare("models.py:make", mode="training", device=name, compilers=["eager"])
 

@@ -19,7 +19,7 @@ from runner.engine.job_run import JobRun
 from runner.engine.worker_session import Worker
 from tests.accelerator import Accelerator, built, job, times
 from tests.factories import Patch
-from torchduet.local_worker import LocalWorker
+from torchduet.caller import LocalWorker
 
 
 class Timed:
