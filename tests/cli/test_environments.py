@@ -1,7 +1,6 @@
-"""``--envs`` through the real program: one torch under two settings, and another torch where there is one."""
+"""``--envs`` through the real program: one torch under two settings. Another torch: ``tests/versions``."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from tests.cli.command import ROOT, TOYS, records, run_into, runner
 from tests.command_line import executable, ran
 
-OTHER = "TORCHDUET_OTHER_PYTHON"
 QUIET = ["-dcpu", "-n6", "-t1", "--processes=1"]
 
 
@@ -119,17 +117,3 @@ def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: 
     assert again["status"] == "pass"
     assert len(again["samples"]["reference_s"]) == 6
     assert len(records(folder)) == 4
-
-
-@pytest.mark.long
-@pytest.mark.skipif(OTHER not in os.environ, reason=f"{OTHER} names no Python with another torch")
-@pytest.mark.parametrize("mode", ["--inference", "--training"])
-def test_another_torch(tmp_path: Path, mode: str) -> None:
-    words = [mode, "--only=NanoGPT_addition", "--only=MLP_addition", "--scale=tiny", "--compilers=aot_eager"]
-    run_into(tmp_path / "run", *words, *QUIET, *envs(ours=sys.executable, other=os.environ[OTHER]))
-    for model in ("NanoGPT_addition", "MLP_addition"):
-        by_name = by_candidate(tmp_path / "run", model)
-        other, ours = by_name["eager@other"], by_name["aot_eager@ours"]
-        assert other["environment"]["torch"] != ours["environment"]["torch"]
-        assert other["env_parity"]["failed"] == 0
-        assert len({tuple(r["samples"]["reference_s"]) for r in by_name.values()}) == 1

@@ -100,12 +100,10 @@ def test_two_parts_joined_are_the_whole(server: Server, tmp_path: Path) -> None:
         split = ("--total-partitions=2", f"--partition-id={i}")
         assert server.run(*FLAGS, *split, "--format=csv", f"--output-dir={part}").code == 0
     assert not set(statuses(parts[0])) & set(statuses(parts[1]))
-
     joined = tmp_path / "joined"
     done = server.run("--merge", *map(str, parts), f"--output-dir={joined}")
     assert done.code == 0, done.printed
     assert "Planned but" not in done.printed
-
     config = config_of_words(FLAGS)
     whole = plan(config)
     run = json.loads((joined / "run.json").read_text())
@@ -118,6 +116,5 @@ def test_two_parts_joined_are_the_whole(server: Server, tmp_path: Path) -> None:
     assert all(r in measured for r in run_records)
     assert {path.name for path in (joined / "cases").iterdir()} == {job.key for job in whole}
     assert (joined / "report.md").is_file()
-
     assert server.run("--resume", str(joined)).code == 0  # there is nothing left to do
     assert records(joined) == run_records

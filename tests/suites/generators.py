@@ -53,13 +53,8 @@ def make_model(name: str) -> nn.Module:
 
     ends: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
     ends["tie_word_embeddings"] = False  # or what is read is what seems most likely to follow
-    shape: dict[str, Any] = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 32,
-    }
+    shape: dict[str, Any] = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2}
+    shape |= {"num_attention_heads": 4, "max_position_embeddings": 32}
     config: Any
     model: Any
     if name == "llama":
@@ -73,21 +68,12 @@ def make_model(name: str) -> nn.Module:
     elif name == "gpt2":
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **ends))
     else:  # whisper
-        config = transformers.WhisperConfig(
-            vocab_size=VOCABULARY,
-            d_model=32,
-            encoder_layers=1,
-            decoder_layers=2,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=48,
-            decoder_ffn_dim=48,
-            num_mel_bins=8,
-            max_source_positions=12,
-            max_target_positions=32,
-            decoder_start_token_id=3,
-            **ends,
-        )
+        sides: dict[str, Any] = {"decoder_layers": 2, "max_target_positions": 32}
+        sides |= {"encoder_layers": 1, "max_source_positions": 12}
+        for side in ("encoder", "decoder"):
+            sides |= {f"{side}_attention_heads": 4, f"{side}_ffn_dim": 48}
+        more: dict[str, Any] = {"d_model": 32, "num_mel_bins": 8, "decoder_start_token_id": 3, **ends}
+        config = transformers.WhisperConfig(vocab_size=VOCABULARY, **sides, **more)
         model = transformers.WhisperForConditionalGeneration(config)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -61,24 +61,10 @@ def test_a_setting_has_the_type_that_inductor_wants(pair: str, value: object) ->
         pass
 
 
-@pytest.mark.parametrize(
-    ("pair", "says"),
-    [
-        ("cudagraphs=true", r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs"),
-        ("max_autotune=maybe", "inductor's max_autotune takes .*, not 'maybe'"),
-        ("cpp.threads=many", r"inductor's cpp\.threads takes .*, not 'many'"),
-    ],
-)
-def test_an_unknown_setting_or_a_value_of_another_type_is_refused(pair: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        inductor_settings([pair])
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TypedStorage:UserWarning")
 def test_kernels_that_autotuning_chose_are_recorded(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-
     module = Of(lambda first, second: torch.bmm(first, second).relu())
     inputs = torch.randn(4, 32, 64), torch.randn(4, 64, 32)
     session = opened(lambda: Workload(module=module, args=inputs), Mode.INFERENCE)
@@ -188,6 +174,12 @@ def test_settings_in_brackets_are_active_while_candidates_compile(monkeypatch: P
 @pytest.mark.parametrize(
     ("name", "says"),
     [
+        (
+            "inductor[cudagraphs=true]",
+            r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs",
+        ),
+        ("inductor[max_autotune=maybe]", "inductor's max_autotune takes .*, not 'maybe'"),
+        ("inductor[cpp.threads=many]", r"inductor's cpp\.threads takes .*, not 'many'"),
         ("inductor[layout_optimisation=False]", "closest are layout_optimization"),
         ("inductor[mode=max]", "no mode called 'max'; choose from default"),
         ("inductor[decompose.threshold_bakward=False]", "did you mean threshold_backward"),
@@ -198,7 +190,7 @@ def test_settings_in_brackets_are_active_while_candidates_compile(monkeypatch: P
     ],
 )
 def test_a_setting_in_brackets_that_is_none_is_refused(name: str, says: str) -> None:
-    assert says in known(why_unavailable(name, "cpu"))
+    assert re.search(says, known(why_unavailable(name, "cpu")))
 
 
 # -- shapes, breaks, fusers ------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from harness.failures import JobFailed
 from harness.parity import data
 from harness.parity.data import INPUTS, MOST, WEIGHTS, Data, change_tensors, placed
 from harness.program import Compiled, Program, forward_of
@@ -26,11 +25,13 @@ from tests.worker.planted import (
     changing,
     drawn,
     every,
+    failed,
     failing,
     inference,
     judged,
     mean_of,
     opened,
+    refusing,
     right,
     trial,
     with_fault,
@@ -41,6 +42,10 @@ NAMES = ("mlp", "conv", "tokens")
 MODES = (Mode.TRAINING, Mode.INFERENCE)
 DTYPES = ("float32", "bfloat16", "amp")
 OTHER = Data(weights=True, inputs=True)
+
+
+def first_weight(program: Program) -> nn.Parameter:
+    return next(p for p in program.module.parameters() if p.dim() > 1)
 
 
 def stale_input(_: Program, forward: Forward) -> Forward:
@@ -57,12 +62,11 @@ def stale_input(_: Program, forward: Forward) -> Forward:
 
 def baked_weight(program: Program, forward: Forward) -> Forward:
     """One weight became a constant."""
-    weight = next(p for p in program.module.parameters() if p.dim() > 1)
+    weight = first_weight(program)
     kept = weight.detach().clone()
 
     def run(*given: Any) -> tuple[Any, Any]:
-        now = weight.data
-        weight.data = kept
+        now, weight.data = weight.data, kept
         result = forward(*given)
         weight.data = now
         return result
@@ -70,39 +74,34 @@ def baked_weight(program: Program, forward: Forward) -> Forward:
     return run
 
 
-def damaged_weight(program: Program, forward: Forward) -> Forward:
-    """A kernel writes into a weight, and the next steps read it."""
-    weight = next(p for p in program.module.parameters() if p.dim() > 1)
+def damaging(act: Callable[[Program, tuple[Any, ...]], object]) -> Fault:
+    """A kernel writes where it must not, and the next steps read it."""
 
-    def run(*given: Any) -> tuple[Any, Any]:
-        result = forward(*given)
-        weight.data[0, 0] *= 1.01
-        return result
+    def plant(program: Program, forward: Forward) -> Forward:
+        def run(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
+            result = forward(args, kwargs, target)
+            act(program, args)
+            return result
 
-    return run
+        return run
+
+    return plant
 
 
-def damaged_input(_: Program, forward: Forward) -> Forward:
-    def run(args: tuple[Any, ...], kwargs: Mapping[str, Any], target: Any) -> tuple[Any, Any]:
-        result = forward(args, kwargs, target)
-        args[0].view(-1)[0] += 1
-        return result
-
-    return run
+damaged_weight = damaging(lambda program, _: first_weight(program).data[0, 0].mul_(1.01))
+damaged_input = damaging(lambda _, args: args[0].view(-1)[0].add_(1))
 
 
 def skipped_buffer(program: Program, forward: Forward) -> Forward:
     """The second update of a buffer, and every later one, is lost."""
-    calls = 0
+    called: list[bool] = []
 
     def run(*given: Any) -> tuple[Any, Any]:
-        nonlocal calls
-        calls += 1
         before = [buffer.clone() for buffer in program.module.buffers()]
         result = forward(*given)
         for buffer, was in zip(program.module.buffers(), before, strict=True):
-            if calls > 1:
-                buffer.data.copy_(was)
+            buffer.data.copy_(was if called else buffer)
+        called.append(True)
         return result
 
     return run
@@ -191,13 +190,11 @@ def test_a_crash_on_other_data_is_a_failure() -> None:
     calls = itertools.count(1)
 
     def crashing(output: torch.Tensor) -> torch.Tensor:
-        if next(calls) == 5:
-            raise RuntimeError("the fifth call")
-        return output
+        return output if next(calls) < 5 else refusing(RuntimeError("the fifth call"))()
 
-    with pytest.raises(JobFailed, match="the fifth call") as failed:
-        judged(with_fault(changing(crashing)), lambda: workload("mlp"))
-    assert (failed.value.status, failed.value.failure.phase) == (Status.FAIL_TO_RUN, "check")
+    failure = failed(lambda: judged(with_fault(changing(crashing)), lambda: workload("mlp")))
+    assert (failure.status, failure.failure.phase) == (Status.FAIL_TO_RUN, "check")
+    assert failure.failure.message == "the fifth call"
 
 
 @pytest.mark.slow

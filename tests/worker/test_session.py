@@ -56,7 +56,6 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
     assert model.input_shapes == ("input.0.0: float32[16, 32]",)
     assert environment["torch"] == torch.__version__
     assert environment["threads"] == 1
-
     for candidate in ("eager", "aot_eager"):
         status, judged, metrics, _ = ready.prepare(candidate)
         parity = known(judged)
@@ -67,7 +66,6 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
         assert metrics["unique_graphs"] == (candidate == "aot_eager")
         region = "forward+loss" if mode is Mode.TRAINING else "forward"
         assert metrics["compiled_region"] == (region if candidate == "aot_eager" else "none")
-
     warmed = ready.warm_up()
     assert warmed["iterations_per_sample"] == 1
     rounds, recompiled = ready.measure(5)
@@ -79,7 +77,6 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
         assert all(seconds > 0 for seconds in timed_round.seconds.values())
         assert all(faults >= 0 for faults in timed_round.minor_faults.values())
     assert len({timed_round.order for timed_round in [*rounds, *more]}) > 1
-
     _, numbers, failed_late = ready.finish()
     assert failed_late == {}
     assert set(numbers) == {BASELINE, "eager", "aot_eager"}

@@ -265,7 +265,6 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant() -> No
     ready = session(around(lambda x: x), tell=said.append, accuracy=False)
     ready.prepare("eager")
     ready.warm_up()
-
     ready._variants["eager"].step = refusing(RuntimeError("broken in a round"))
     with pytest.raises(RuntimeError, match="broken in a round"):
         ready.measure(2)
