@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
 from runner.labels import plain
-from runner.store.packed import opened, stored
+from runner.store.record_file import opened, stored
 from runner.store.run_folder import RECORDS, new_folder
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from harness.schema import Record
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.reports.summary_json import FILE, render
-from runner.store.packed import opened
+from runner.store.record_file import opened
 from runner.store.run_folder import read_run
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -25,7 +25,7 @@ from harness.schema import Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
-from runner.store.packed import opened  # noqa: E402
+from runner.store.record_file import opened  # noqa: E402
 
 
 def sequences(folder: Path) -> Iterator[tuple[float, Floats]]:

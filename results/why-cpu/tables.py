@@ -22,7 +22,7 @@ from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E40
 from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
 from runner.runs.why.words import Why, overview_text  # noqa: E402
-from runner.store.packed import stored  # noqa: E402
+from runner.store.record_file import stored  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
 PARTS = (LOOK, PAIRS, TOGETHER)

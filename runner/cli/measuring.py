@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -86,18 +85,17 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
         with connected(where.ray_address, jobs, job_command) as cluster:
             yield cluster
         return
-    ahead = where.prepare_ahead
-    if note := crowded(jobs, ahead or 1):
+    if note := crowded(jobs, where.prepare_ahead or 1):
         print(f"note: {note}", file=sys.stderr)
-    yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead)
+    yield LocalExecutor(job_command, fork=where.fork_server, ahead=where.prepare_ahead)
 
 
 def measured_into(
-    path: Path, jobs: Sequence[Job], argv: Sequence[str], console: Console, where: Where, **facts: Any
+    path: Path, jobs: Sequence[Job], argv: Sequence[str], console: Console, where: Where
 ) -> Sequence[Record]:
     """The records of these jobs, measured into a new folder. ``KeyboardInterrupt`` if the user stops."""
     with opened(where, jobs) as executor:
-        folder = RunFolder.create(path, jobs, argv, facts)
+        folder = RunFolder.create(path, jobs, argv)
         with folder.claimed():
             if measure_missing(folder, jobs, console, executor):
                 raise KeyboardInterrupt
@@ -117,9 +115,8 @@ def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, ex
                 if isinstance(event, Record):
                     folder.append(event)
                 seen.event(event)
-        if not stop():
-            for path in folder.path.glob(f"cases/*/{PROCESS_FILES}"):
-                path.unlink()
+        for path in () if stop() else folder.path.glob(f"cases/*/{PROCESS_FILES}"):
+            path.unlink()
         return stop()
 
 

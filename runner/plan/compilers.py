@@ -57,9 +57,9 @@ def _known(text: str) -> str:
                 "own as file.py:function, or use --backend for a name that is registered with torch.compile"
             )
         raise ValueError(sentence)
-    twice = [key for key, count in Counter(part.partition("=")[0] for part in settings).items() if count > 1]
-    if twice:
-        raise ValueError(f"{text!r} has {twice[0]} more than once")
+    for key, count in Counter(part.partition("=")[0] for part in settings).items():
+        if count > 1:
+            raise ValueError(f"{text!r} has {key} more than once")
     return _placed(named(compiler, map(key_value, settings)))
 
 
@@ -147,10 +147,9 @@ def with_availability(
             if (not named_here or name != compiler_of(name)) and usable.why_not is not None and not skip:
                 which = "compilers" if named_here or name in job.own_compilers else "backend"
                 raise UsageError(f"--{which}: {usable.why_not}")
-            why = usable.refusal(name, job.case.mode.value)
-            if why is not None and not skip:
-                raise UsageError(f"--compilers: {why}; {instead}")
-            if why is not None:
+            if (why := usable.refusal(name, job.case.mode.value)) is not None:
+                if not skip:
+                    raise UsageError(f"--compilers: {why}; {instead}")
                 refused[name] = why
         checked.append(dataclasses.replace(job, unavailable=refused) if refused else job)
     return tuple(checked)

@@ -22,7 +22,7 @@ from runner.reports import summary_json
 from runner.reports.pages.templates import template
 from runner.reports.parts.grid import say
 from runner.store.invocation import program
-from runner.store.packed import stored
+from runner.store.record_file import stored
 from runner.store.run_folder import RUN, listed, read_run_json, write_asked
 
 if TYPE_CHECKING:

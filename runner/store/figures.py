@@ -49,8 +49,7 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
         worst: dict[str, Figures] = {}
         for figure in tensors:
             worst[figure.tensor] = max(worst.get(figure.tensor, figure), figure, key=_rank)
-        kinds = {kind: place for place, kind in enumerate(ORDER)}
-        shown = sorted(worst.values(), key=lambda f: kinds.get(f.tensor.split(".", 1)[0], len(ORDER)))
+        shown = sorted(worst.values(), key=lambda f: (*ORDER, kind := f.tensor.split(".", 1)[0]).index(kind))
         figures[record.job.key, record.candidate] = tuple(shown)
     return figures
 

@@ -41,24 +41,18 @@ def suite_script(suite: str) -> tuple[str, ...]:
     return ("python", f"suites/{suite}.py") if in_clone() else (*program(), f"--suites={suite}")
 
 
-def version() -> str:
-    return _version() or "of unknown number"
-
-
-def _version() -> str | None:
+def version(unknown: str = "of unknown number") -> str:
     """The version of this program: of its checkout, or of the installed distribution."""
     project = SCRIPT.with_name("pyproject.toml")
-    if SCRIPT.is_file() and project.is_file():
-        line = re.search(r'^version = "(.+)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
-        if line is not None:
-            return line[1]
-    return version_of(INSTALLED)
+    text = project.read_text(encoding="utf-8") if SCRIPT.is_file() and project.is_file() else ""
+    line = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
+    return line[1] if line is not None else version_of(INSTALLED) or unknown
 
 
 @cache
 def program_facts() -> Mapping[str, Scalar]:
     """What measured, for records: the version and, of a checkout, the commit."""
-    facts = {"torchduet_version": _version(), "torchduet_commit": commit_of(SCRIPT.parent)}
+    facts = {"torchduet_version": version(""), "torchduet_commit": commit_of(SCRIPT.parent)}
     return MappingProxyType({name: value for name, value in facts.items() if value})
 
 

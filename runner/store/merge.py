@@ -16,8 +16,7 @@ from harness.devices import PLATFORMS
 from harness.schema import Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
-from runner.store.packed import stored
-from runner.store.record_file import Records, whole
+from runner.store.record_file import Records, stored, whole
 from runner.store.run_folder import RUN, THREADS, RunFolder, jobs_in, listed, read_run_json
 
 OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, all others copied

@@ -6,21 +6,24 @@ A finished run may be packed (``gzip records.jsonl``); it is read as before.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
 import re
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, STOPPED, Record
 from runner.labels import counted, plain, reason
-from runner.store.packed import opened
 
+ENDING = ".gz"
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
 """Appended to an incomplete line of a killed run. It is not JSON, so no record can end with it."""
 
@@ -162,3 +165,20 @@ def _ends_in_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
+
+
+def stored(path: Path) -> Path:
+    """The file, or the packed one if only that exists."""
+    packed = path.with_name(path.name + ENDING)
+    return packed if packed.is_file() and not path.exists() else path
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Its content, to read. ``OSError`` also for a packed file that is damaged."""
+    path = stored(path)
+    try:
+        with gzip.open(path) if path.suffix == ENDING else path.open("rb") as file:
+            yield cast("BinaryIO", file)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise OSError(0, "it is no gzip file, or was cut short", str(path)) from None

@@ -26,9 +26,9 @@ from harness.schema import Job, Record
 from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
 from runner.labels import counted, plain, reason
+from runner.store import record_file
 from runner.store.invocation import WORKER, program
-from runner.store.packed import ENDING, opened, stored
-from runner.store.record_file import Records, append_record, end_last_line, read_records, whole, write_all
+from runner.store.record_file import ENDING, Records, opened, read_records, stored, whole
 
 RUN = "run.json"
 RECORDS = "records.jsonl"
@@ -120,7 +120,7 @@ class RunFolder:
                 raise UsageError(f"--resume: another process measures into {self.path}; wait until it ends")
             for left in self.path.glob(f".{RUN}.*.partial"):
                 left.unlink(missing_ok=True)  # of a run that was killed before it had a plan, or comes second
-            yield end_last_line(self.records_path)
+            yield record_file.end_last_line(self.records_path)
 
     def told(self, name: str) -> list[str]:
         """The words of a list in ``run.json``."""
@@ -144,7 +144,7 @@ class RunFolder:
         """Appends a record and syncs it to the disk. ``OSError`` if it cannot be written."""
         try:
             self.records_path.stat()  # a folder that was deleted during the run is not made again
-            append_record(self.records_path, record)
+            record_file.append_record(self.records_path, record)
         except OSError as error:
             error.filename = error.filename or str(self.records_path)
             raise
@@ -320,7 +320,7 @@ def _written(path: Path, content: bytes, *, sync: bool) -> Iterator[None]:
     path.unlink(missing_ok=True)
     try:
         with path.open("xb", buffering=0) as file:
-            write_all(file, content)
+            record_file.write_all(file, content)
             if sync:
                 os.fsync(file.fileno())
         yield

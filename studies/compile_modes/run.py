@@ -26,8 +26,7 @@ from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.reports.parts.sections import environment_line
-from runner.store.packed import stored
-from runner.store.record_file import read_records
+from runner.store.record_file import read_records, stored
 from runner.store.run_folder import RECORDS, new_folder
 from studies.journal import is_journal
 from studies.options import CompileModesOptions

@@ -32,7 +32,7 @@ from runner.plan.environments.spec import EnvSpec
 from runner.reports import markdown
 from runner.store import invocation
 from runner.store.invocation import commit_of, program_facts, version
-from runner.store.packed import opened
+from runner.store.record_file import opened
 from tests.command_line import config_of_words, git, planned
 from tests.factories import Capture, Patch, make_job, make_record
 

@@ -18,7 +18,7 @@ from harness.schema import Protocol
 from runner.analysis import columns
 from runner.reports import render_all, summary_json
 from runner.reports.pages import facts
-from runner.store.packed import opened
+from runner.store.record_file import opened
 from tests.factories import Capture, Patch
 from torchduet import compare
 

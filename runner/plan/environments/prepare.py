@@ -39,12 +39,11 @@ from runner.store.run_folder import locked
 
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), 2
 
-Say = Callable[[str], None]
-"""Prints one line of progress."""
-
-Install = Callable[[Path, Sequence[str]], None]
-"""Makes an environment with these requirements in a new folder. Raises ``UsageError``."""
-
+Say = Callable[[str], None]  # prints one line of progress
+Install = Callable[
+    [Path, Sequence[str]], None
+]  # makes an environment with these requirements in a new folder
+Check = Callable[[Path, str], object]  # raises ``UsageError`` if the interpreter of this name cannot be used
 Facts = Mapping[str, Any]
 Checked = Mapping[Environment, Facts]
 """Environments, the reference first, and the facts that their interpreters report."""
@@ -134,7 +133,7 @@ def interpreter_with(
     requirements: Sequence[str],
     say: Say,
     install: Install | None = None,
-    check: Callable[[Path, str], object] | None = None,
+    check: Check | None = None,
 ) -> Path:
     """The interpreter of the environment with these requirements. Makes the environment if needed.
 
@@ -168,13 +167,7 @@ def interpreter_with(
     return python
 
 
-def _make(
-    folder: Path,
-    name: str,
-    requirements: Sequence[str],
-    install: Install,
-    check: Callable[[Path, str], object],
-) -> None:
+def _make(folder: Path, name: str, requirements: Sequence[str], install: Install, check: Check) -> None:
     for left in folder.parent.glob(f".{folder.name}.*.partial"):
         shutil.rmtree(left, ignore_errors=True)  # from a killed run: this process holds the lock
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")

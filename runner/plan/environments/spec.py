@@ -66,12 +66,10 @@ def environments_asked(given: Sequence[str] | None, reference: str | None) -> tu
         return ()
     environments = [_asked(text.strip()) for text in given]
     names = [spec.name for spec in environments]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"{FLAG}: two environments are called {name}; write other=... before one of them"
-            )
     for first, second in itertools.combinations(environments, 2):
+        if first.name == second.name:
+            both = f"two environments are called {first.name}"
+            raise UsageError(f"{FLAG}: {both}; write other=... before one of them")
         if (first.python, sorted(first.requirements)) == (second.python, sorted(second.requirements)):
             raise UsageError(f"{FLAG}: {first.name} and {second.name} are the same environment; {DIFFERENT}")
     if reference is not None and reference not in names:
@@ -83,14 +81,12 @@ def _asked(text: str) -> EnvSpec:
     named = NAMED.match(text)
     name, value = (named["name"].strip(), named["value"].strip()) if named else ("", text)
     if named and not NAME.match(name):
-        raise UsageError(
-            f"{FLAG}: {name!r} cannot be the name of an environment; use up to 32 letters, digits and -_.+"
-        )
+        allowed = "use up to 32 letters, digits and -_.+"
+        raise UsageError(f"{FLAG}: {name!r} cannot be the name of an environment; {allowed}")
     words = tuple(value.split())
     if not words:
         raise UsageError(f"{FLAG}: {text!r} names no environment; {EXAMPLE}")
-    python = _python(value)
-    if python is not None:
+    if (python := _python(value)) is not None:
         if not name:
             raise UsageError(f"{FLAG}: give {plain(value)} a name; write old={plain(value)}")
         return EnvSpec(name=name, text=value, python=python)
@@ -100,10 +96,9 @@ def _asked(text: str) -> EnvSpec:
         if not wrong and any(re.match(r"^torch\b(?!-)", word) for word in words):
             raise UsageError(f"{FLAG}: {value!r} does not say which version of torch; write torch==2.2.2")
         raise UsageError(f"{FLAG}: {value!r} is neither a Python nor a requirement of torch; {EXAMPLE}")
-    if not name:
-        name = f"torch-{pins[0]['version']}"[:32]
-        if not NAME.match(name):
-            raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
+    name = name or f"torch-{pins[0]['version']}"[:32]
+    if not NAME.match(name):
+        raise UsageError(f"{FLAG}: give {value} a name; write old={value}")
     return EnvSpec(name=name, text=value, requirements=words)
 
 

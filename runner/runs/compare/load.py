@@ -13,8 +13,7 @@ from runner.analysis.results import CONTROL
 from runner.errors import UsageError
 from runner.labels import counted, merged_facts, plain, reason, suite_labels
 from runner.runs.compare.run import TIMING_FACTS, Result, Run, conditions, facts_of
-from runner.store.packed import ENDING, stored
-from runner.store.record_file import whole
+from runner.store.record_file import ENDING, stored, whole
 from runner.store.run_folder import RECORDS, RUN, jobs_in, read_run, read_run_json
 
 WHAT = "give the folder of a run, or its records.jsonl"
