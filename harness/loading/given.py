@@ -98,27 +98,24 @@ def _not_bound(workload: Workload) -> str:
         signature = inspect.signature(workload.module.forward)
     except (TypeError, ValueError):
         return ""
+    given, whole = f"{len(workload.args)} are given by position", "([...],)"
+    if workload.kwargs:
+        given = f"a mapping is given as the named ones {', '.join(map(str, workload.kwargs))}"
+        whole = "({...},)"
     try:
         signature.bind(*workload.args, **workload.kwargs)
     except TypeError as error:
-        if workload.kwargs:
-            given = f"a mapping is given as the named ones {', '.join(map(str, workload.kwargs))}"
-            whole = "({...},)"
-        else:
-            given, whole = f"{len(workload.args)} are given by position", "([...],)"
-        return (
-            f"the inputs do not fit forward{signature}: {error}; {given}, and for one argument that is the "
-            f"whole, give {whole}"
-        )
+        fit = f"the inputs do not fit forward{signature}: {error}"
+        return f"{fit}; {given}, and for one argument that is the whole, give {whole}"
     return ""
 
 
 def _in_loss(error: BaseException) -> bool:
     """Whether the loss raised the exception: ``harness.program`` calls it when the output exists."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == "with_loss":
-            return "output" in frame.f_locals
-    return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return next(
+        ("output" in frame.f_locals for frame in frames if frame.f_code.co_name == "with_loss"), False
+    )
 
 
 def _mismatches(workload: Workload) -> Iterator[str]:
@@ -128,7 +125,7 @@ def _mismatches(workload: Workload) -> Iterator[str]:
     floating = {tensor.dtype for _, tensor in inputs if tensor.is_floating_point()}
     for name, tensor in inputs:
         if own and tensor.is_floating_point() and tensor.dtype not in own:
-            yield f"{name} is {_word(tensor.dtype)} and the model's parameters are {_words(own)}"
+            yield f"{name} is {_words({tensor.dtype})} and the model's parameters are {_words(own)}"
     if own and inputs and not floating:
         kinds = {tensor.dtype for _, tensor in inputs}
         yield f"all inputs are {_words(kinds)} and the model's parameters are {_words(own)}"
@@ -176,8 +173,8 @@ def _of_precision(workload: Workload, precision: Precision) -> list[str]:
     (dtype,) = own
     if dtype in (torch.float16, torch.bfloat16):
         raise ValueError(
-            f"the model's parameters are {_word(dtype)} and the precision is {precision.name}: ask for the "
-            f"precision {_word(dtype)}, or give the model in float32"
+            f"the model's parameters are {_words(own)} and the precision is {precision.name}: ask for the "
+            f"precision {_words(own)}, or give the model in float32"
         )
     if dtype is torch.float64:
         return [f"the model is float64, which {precision.name} does not cast: it is measured so"]
@@ -188,9 +185,5 @@ def _inputs(workload: Workload) -> list[tuple[str, torch.Tensor]]:
     return [*named_tensors(workload.args, "input"), *named_tensors(dict(workload.kwargs), "input")]
 
 
-def _word(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _words(dtypes: set[torch.dtype]) -> str:
-    return " and ".join(sorted(_word(dtype) for dtype in dtypes))
+    return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))

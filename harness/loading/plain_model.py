@@ -99,12 +99,12 @@ def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch
     """``module``, a copy of ``original``, without ``torch.compile``, and the names of the compiled parts."""
     names = []
     while _is_optimized(module):
-        module, original = _inside(module), _inside(original)
+        module, original = module.get_submodule("_orig_mod"), original.get_submodule("_orig_mod")
         names = ["the model"]
     for name, part in list(module.named_modules()):
         for child, inner in list(part._modules.items()):  # noqa: SLF001 - setattr may refuse a child's name
             while inner is not None and _is_optimized(inner):
-                inner = part._modules[child] = _inside(inner)  # noqa: SLF001, PLW2901
+                inner = part._modules[child] = inner.get_submodule("_orig_mod")  # noqa: SLF001, PLW2901
                 names.append(_joined(name, child))
     originals = dict(zip(_paths(original), original.modules(), strict=False))
     for name, part in module.named_modules():
@@ -116,11 +116,6 @@ def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch
 
 def _is_optimized(module: torch.nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
-
-
-def _inside(module: torch.nn.Module) -> torch.nn.Module:
-    inner: torch.nn.Module = module._orig_mod  # type: ignore[assignment]  # noqa: SLF001
-    return inner
 
 
 def _paths(module: torch.nn.Module) -> list[str]:
@@ -172,8 +167,5 @@ def in_mode(module: torch.nn.Module, *, training: bool) -> tuple[str, ...]:
     if module.training != training:
         module.train(training)
         return ()
-    others: list[str] = []
-    for name, part in module.named_modules():
-        if part.training != training and not any(name.startswith(f"{above}.") for above in others):
-            others.append(name)
-    return tuple(others)
+    others = [name for name, part in module.named_modules() if part.training != training]
+    return tuple(name for name in others if not any(name.startswith(f"{above}.") for above in others))
