@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 OK = 0
-FAILURES = 1
-"""A candidate did not pass (its record has the reason), or a gate of ``--fail-on`` failed."""
-
-BAD_INPUT = 2
-"""Bad input. A message on stderr says what is correct; nothing was measured. Or a gate has no data."""
-
-OPEN = 3
-"""No gate failed, and of at least one the interval reaches across the limit."""
-
+FAILURES = 1  # a candidate did not pass (its record has the reason), or a gate of ``--fail-on`` failed
+BAD_INPUT = 2  # a message on stderr says what is correct; nothing was measured. Or a gate has no data
+OPEN = 3  # no gate failed, and of at least one the interval reaches across the limit
 INTERRUPTED = 130
-FAILED_PIPE = 141
-"""The reader of the output closed the pipe."""
+FAILED_PIPE = 141  # the reader of the output closed the pipe

@@ -11,8 +11,7 @@ CONSOLE = "console"
 def _format(text: str) -> str:
     from runner.reports import formats  # slow: it imports every report
 
-    known = (*formats(), CONSOLE)
-    if text.lower() not in known:
+    if text.lower() not in (known := (*formats(), CONSOLE)):
         raise ValueError(no_such(text, "format", known))
     return text.lower()
 

@@ -31,10 +31,7 @@ class View(Protocol):
 
 @contextmanager
 def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
-    """A bar or lines, as suits the console, for the jobs of a run.
-
-    ``here``: this process measures; then nothing is drawn between events, and its output stays its own.
-    """
+    """A bar or lines, as suits the console. ``here``: this process measures; its output stays its own."""
     if not console.is_terminal:
         yield PlainView(console, jobs)
         return
@@ -96,10 +93,7 @@ class BarView:
 
 
 class PlainView:
-    """A line for the start of each job, and for each record.
-
-    Between them, a line names the phase if nothing was printed for more than ``QUIET_S`` seconds.
-    """
+    """A line for each job's start and each record, and one for the phase after ``QUIET_S`` quiet seconds."""
 
     def __init__(self, console: Console, jobs: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -149,10 +143,7 @@ class NotebookView:
 
 
 def outcome(record: Record) -> str:
-    """``inductor 1.31x [1.24, 1.38] faster, pass``; for a failure, with its reason.
-
-    The verdict is that of this result alone; the report's q counts all of the run.
-    """
+    """``inductor 1.31x [1.24, 1.38] faster, pass``, of this result alone; for a failure, with its reason."""
     from runner.analysis.derive import compare
     from runner.analysis.texts import verdict_text
 

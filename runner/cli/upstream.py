@@ -51,9 +51,8 @@ class Theirs:
 
     def words(self, name: str, value: str) -> list[str]:
         """The words of ours. ``UsageError`` for a value that is not one of the choices."""
-        ours = self.ours or ""
-        if self.choices:
-            ours = self.choices[value_of(name, choice("value", self.choices), value)]
+        key = value_of(name, choice("value", self.choices), value) if self.choices else ""
+        ours = self.choices.get(key, self.ours or "")
         return [word.replace("{re}", re.escape(value)).replace("{}", value) for word in ours.split()]
 
 

@@ -114,10 +114,7 @@ Ask = Callable[[str, Sequence[str]], Mapping[str, Usable]]
 
 
 def named_compilers(chosen: Sequence[str], name_of_flag: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The candidates in this order, and the functions of the user's own, which are named by their labels.
-
-    Raises ``UsageError`` if a function's file does not exist.
-    """
+    """The candidates in this order, and the user's own functions by their labels, which name them."""
     places = {name: value_of(name_of_flag, Kind(_placed), name) for name in chosen if is_own_model(name)}
     others = (*backend_names(), *(name for name in chosen if name not in places))
     labels = labels_of(tuple(places.values()), taken=others)

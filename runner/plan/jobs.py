@@ -44,10 +44,7 @@ def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
 def suite_cases(
     name: str, setting: Setting, models: Sequence[str] | None = None, *, limit_s: float = LIMIT_S
 ) -> tuple[Case, ...]:
-    """All cases of a suite, or those of these models. A file of the user's own is listed in another process.
-
-    Raises ``UsageError`` if the suite's file cannot be used.
-    """
+    """All cases of a suite, or those of these models. A user's own file is listed in another process."""
     if name.endswith(".py"):
         return listed_cases(name, setting, models, limit_s=limit_s)
     try:
@@ -78,10 +75,7 @@ def catalog_for(config: RunConfig) -> Catalog:
 
 
 def plan(config: RunConfig, catalog: Catalog | None = None) -> tuple[Job, ...]:
-    """One job for each mode, selected case, device type and precision, in a stable order.
-
-    Raises ``UsageError`` if the selection matches nothing in a mode, or a name is unknown.
-    """
+    """One job for each mode, selected case, device type and precision, in a stable order."""
     catalog = catalog or catalog_for(config)
     jobs = [job for mode in config.modes for job in _of_mode(mode, config, catalog)]
     _check_batch_sizes(config, catalog, {job.case.name for job in jobs})
@@ -133,16 +127,11 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
 
 
 def spread(jobs: Sequence[Job], devices: Sequence[str]) -> tuple[Job, ...]:
-    """Distributes the jobs of each device type ("cuda") over its devices ("cuda:0", "cuda:1").
-
-    Each device gets equally many jobs. The plan fixes the device, so that a resumed run has
-    the same jobs.
-    """
-    device_of = {}
+    """Gives each device ("cuda:0") of a type equally many of its jobs; a resumed run has the same plan."""
+    device_of: dict[str, str] = {}
     for first, indices in _kinds(devices).items():
         parts = balanced([job for job in jobs if job.device == first], len(indices))
-        for device, part in zip(indices, parts, strict=True):
-            device_of.update({job.key: device for job in part})
+        device_of |= {job.key: device for device, part in zip(indices, parts, strict=True) for job in part}
     return tuple(dataclasses.replace(job, device=device_of[job.key]) for job in jobs)
 
 
@@ -256,9 +245,8 @@ def _nothing_selected(config: RunConfig, mode: Mode, catalog: Catalog) -> str:
     if not known:
         return f"--{mode.value}: {', '.join(config.suites)} has no model for it"
     if selection.filters:
-        pattern = selection.filters[0]
-        word = re.sub(r"\W+", "", pattern)
-        error = unknown("-k/--filter", word or pattern, "model matching", known)
+        word = re.sub(r"\W+", "", selection.filters[0]) or selection.filters[0]
+        error = unknown("-k/--filter", word, "model matching", known)
         return str(error).replace("model matching called", "model matching")
     if selection.excludes:
         return "-x/--exclude: every model is left out; loosen the pattern"

@@ -23,10 +23,7 @@ WHERE_IT_BEGAN = "go on where the run began, or on a machine like it"
 
 
 def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, instead: str = LEAVE_OUT) -> tuple[Job, ...]:
-    """The jobs, with what is unavailable here. ``UsageError`` for what this machine cannot run.
-
-    ``instead``: the advice where a compiler cannot be used.
-    """
+    """The jobs, with what is unavailable here. ``instead``: the advice where a compiler cannot be used."""
     check_hardware(jobs)
     if not config.environments:
         jobs = with_availability(jobs, asking_for(jobs), skip=config.skip_unavailable, instead=instead)
@@ -57,10 +54,7 @@ def check_devices(devices: Sequence[str], instead: str = "use --devices=cpu") ->
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Raises ``UsageError`` for a model or function of the user's own, or a setting, that no worker can use.
-
-    Starts an interpreter only if there is one.
-    """
+    """``UsageError`` for a model or function of the user's own, or a setting, that no worker can use."""
     own = {  # with --shapes, a process builds the largest size
         (case.suite, case.mode): largest_case(case, sizes) if sizes else case
         for case, sizes in ((job.case, job.extras.shapes) for job in jobs if is_own_model(job.case.suite))

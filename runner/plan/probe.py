@@ -65,10 +65,7 @@ def devices_here(devices: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] | str]:
-    """Name or glob -> the matching names in the suite's library, or a sentence why there are none.
-
-    Raises ``UsageError`` if the library cannot be imported.
-    """
+    """Name or glob -> the matching names in the suite's library, or a sentence why there are none."""
     try:
         answer = _ask("harness.probes.suite", [json.dumps({"suite": suite, "patterns": list(patterns)})])
     except NoAnswer as error:
@@ -83,10 +80,7 @@ def ask_suite(suite: str, patterns: Sequence[str]) -> dict[str, tuple[str, ...] 
 def listed_cases(
     suite: str, setting: Setting, names: Sequence[str] | None = None, *, limit_s: float = LIMIT_S
 ) -> tuple[Case, ...]:
-    """The cases of a suite in the user's own file; with ``names``, its cases of these names.
-
-    Raises ``UsageError``, which names the file.
-    """
+    """The cases in the user's own suite file; with ``names``, those. A ``UsageError`` names the file."""
     question = {"suite": suite, "setting": to_json(setting), **({} if names is None else {"names": names})}
     needs = "a suite needs cases(setting) and build(case)"
     try:
@@ -191,10 +185,7 @@ def _ask(
 def printed_by(
     command: Sequence[str], environment: Mapping[str, str], limit_s: float
 ) -> tuple[list[str], int, list[str]]:
-    """The lines that a program prints, its exit code, and its lines on standard error.
-
-    Raises ``NoAnswer`` after the limit, ``OSError`` if the program cannot be run.
-    """
+    """The lines that a program prints, its code, and its lines on stderr. ``NoAnswer`` after the limit."""
     # files: a process that inherits a pipe and lives on would keep it open
     with tempfile.TemporaryFile() as replies, tempfile.TemporaryFile() as log:
         process = subprocess.Popen(

@@ -30,10 +30,7 @@ Result = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One of the runs to join. ``plan``: of the whole run, also if this run measured a part of it.
-
-    ``about`` is the content of ``run.json`` without the plan.
-    """
+    """A run to join. ``plan``: of the whole run, if this is a part. ``about``: the rest of ``run.json``."""
 
     folder: Path
     plan: tuple[Job, ...]
@@ -48,10 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The new run, a sentence on what no run has measured, and sentences on lines that could not be used.
-
-    ``lost``: whether one of these lines can have held a result that the new run lacks.
-    """
+    """The new run, and sentences. ``lost``: a damaged line can have held a result that it lacks."""
 
     folder: RunFolder
     missing: str

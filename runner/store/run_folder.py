@@ -41,10 +41,7 @@ PARTIAL_PLAN = re.compile(r"\.run\.json\.\d+\.partial")
 
 
 class RunFolder:
-    """Paths and files of one run. Made by ``create`` or ``reopen``.
-
-    ``more``: the flags beside ``--resume`` with which the run goes on as it began.
-    """
+    """Paths and files of one run. ``more``: the flags beside ``--resume`` to go on as it began."""
 
     def __init__(self, path: Path, more: Sequence[str] = ()) -> None:
         self.path = path
@@ -63,10 +60,7 @@ class RunFolder:
         facts: Mapping[str, Any] | None = None,
         more: Sequence[str] = (),
     ) -> RunFolder:
-        """A new folder, or an empty folder. ``facts`` are added to its ``run.json``.
-
-        ``UsageError`` for a folder that is not empty or cannot be written.
-        """
+        """A new or empty folder, or ``UsageError``. ``facts`` are added to its ``run.json``."""
         path = wanted or Path("logs") / _default_name(jobs)
         created = datetime.now(timezone.utc).isoformat(timespec="seconds")
         run = {"command": list(command), "created": created, "jobs": to_json(tuple(jobs)), **(facts or {})}
@@ -96,8 +90,8 @@ class RunFolder:
             raise UsageError(f"--resume: {path} is packed; first: gunzip {shlex.quote(str(packed))}")
         planned = flag == "--resume" and (path / RUN).is_file()  # the run was killed before its first record
         if not packed.is_file() and not planned:
-            what = "there is no folder" if not path.is_dir() else f"there is no {RECORDS} in"
-            raise UsageError(f"{flag}: {what} {path}; give the folder of a run")
+            what = f"{RECORDS} in" if path.is_dir() else "folder"
+            raise UsageError(f"{flag}: there is no {what} {path}; give the folder of a run")
         return cls(path.resolve(), more)
 
     def jobs(self) -> tuple[Job, ...]:
@@ -156,10 +150,7 @@ class RunFolder:
         return write_case(self.path / "cases" / job.key, job, own)
 
     def write_derived(self, files: Mapping[str, bytes]) -> None:
-        """Writes derived files. A reader never sees an incomplete file.
-
-        ``UsageError`` if a file cannot be written. The remaining files of this call are then not written.
-        """
+        """Writes derived files, each whole. A ``UsageError`` leaves its file and the later ones as before."""
         try:
             with _alone_in(self.path):  # two processes would mix the files of a report
                 for name, content in files.items():
@@ -198,10 +189,7 @@ def jobs_in(run: Mapping[str, Any], name: str = "jobs") -> tuple[Job, ...]:
 
 
 def read_run(path: Path) -> Records:
-    """The records of a run, its jobs in the order of the plan, which ``run.json`` beside the records has.
-
-    Without a plan, in the order of the file: that in which they ended.
-    """
+    """The records of a run, its jobs in the order of the plan; without a plan, in which they ended."""
     content = read_records(path)
     if path.name.removesuffix(ENDING) != RECORDS:
         return content
@@ -313,10 +301,7 @@ def _alone_in(folder: Path) -> Iterator[bool]:
 
 @contextmanager
 def _written(path: Path, content: bytes, *, sync: bool) -> Iterator[None]:
-    """A temporary file, which is removed at the end unless it was renamed.
-
-    An existing file or link of this name is removed first, so that nothing is written through a link.
-    """
+    """A temporary file, removed at the end unless renamed. It is new: nothing is written through a link."""
     path.unlink(missing_ok=True)
     try:
         with path.open("xb", buffering=0) as file:

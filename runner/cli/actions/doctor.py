@@ -30,9 +30,7 @@ NOISE = {
     "involuntary_switches_per_s": "lost the CPU to other work: {involuntary_switches_per_s}",
 }
 """What is said if the column of this name has a value."""
-
-Fact = tuple[str, str, str]
-"""Name, state, and what to change ("": nothing)."""
+Fact = tuple[str, str, str]  # name, state, and what to change ("": nothing)
 
 
 def parse(given: Given) -> str | None:

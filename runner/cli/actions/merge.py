@@ -20,7 +20,6 @@ FLAG = flag(
 )
 FLAGS = (FLAG,)
 
-
 Request = tuple[tuple[Path, ...], Path | None, frozenset[str] | None]
 """The folders, the new folder, and the formats; None: all."""
 

@@ -14,10 +14,7 @@ FLAG = flag(
     help="build tables, files and plots of a run again from its records",
 )
 FLAGS = (FLAG,)
-
-
-Request = tuple[Path, frozenset[str] | None]
-"""The folder of the run, and the formats; None: all."""
+Request = tuple[Path, frozenset[str] | None]  # the folder of the run, and the formats; None: all
 
 
 def parse(given: Given) -> Request:

@@ -54,10 +54,7 @@ def named(asked: Sequence[EnvSpec], jobs: Sequence[Job]) -> tuple[Job, ...]:
 def in_environments(
     jobs: Sequence[Job], environments: tuple[Environment, ...], ask: Ask, *, skip: bool
 ) -> tuple[Job, ...]:
-    """The jobs for all environments, with the compilers that an environment lacks in ``unavailable``.
-
-    Raises ``UsageError`` for a compiler that no environment has, unless ``skip``.
-    """
+    """The jobs in all environments. ``UsageError`` for a compiler that none has, unless ``skip``."""
     in_each = [with_availability(tuple(jobs), partial(ask, place), skip=True) for place in environments]
     placed = []
     for job, *alone in zip(jobs, *in_each, strict=True):

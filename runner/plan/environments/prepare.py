@@ -56,10 +56,7 @@ class SameEnvironments(UsageError):
 def prepared(
     asked: Sequence[EnvSpec], jobs: Sequence[Job], *, skip: bool
 ) -> tuple[tuple[Job, ...], dict[str, Any]]:
-    """The jobs in all environments, and the facts about these for ``run.json``. Prints progress to stderr.
-
-    Raises ``UsageError`` if an environment cannot be made or used.
-    """
+    """The jobs in all environments, and the facts about these for ``run.json``. Prints progress to stderr."""
     checked = resolved(asked, lambda line: print(plain(line), file=sys.stderr, flush=True))
     check_devices(checked, list(dict.fromkeys(job.device for job in jobs)))
     facts = {environment.name: dict(facts) for environment, facts in checked.items()}
@@ -71,10 +68,7 @@ def prepared(
 
 
 def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
-    """Makes the missing environments, and asks each for its facts.
-
-    Raises ``UsageError`` if one cannot be used, or if two are the same: equal versions and settings.
-    """
+    """Makes the missing ones, asks all for their facts. ``UsageError``: one is of no use, or two the same."""
     checked = {}
     for spec in asked:
         python = spec.python or interpreter_with(spec.name, spec.requirements, say)
@@ -135,10 +129,7 @@ def interpreter_with(
     install: Install | None = None,
     check: Check | None = None,
 ) -> Path:
-    """The interpreter of the environment with these requirements. Makes the environment if needed.
-
-    Raises ``UsageError`` if it cannot be made, or if ``check`` raises it, and leaves no files then.
-    """
+    """The interpreter of the environment, which is made if needed. ``UsageError`` leaves no files."""
     try:
         folder = cache_root() / "envs" / key_of(requirements)
     except OSError as error:
@@ -182,10 +173,7 @@ def _make(folder: Path, name: str, requirements: Sequence[str], install: Install
 
 
 def install_with_pip(folder: Path, requirements: Sequence[str]) -> None:
-    """``python -m venv`` and ``pip install`` with this program's Python and the user's pip settings.
-
-    Their own messages go to standard error.
-    """
+    """Venv and pip by this program's Python, with the user's pip settings. Their output goes to stderr."""
     environment = base_environment()
     environment.pop("PYTHONPATH", None)
     pip = ("pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off", *requirements)
