@@ -82,9 +82,7 @@ GO_TO = """address => new Promise(done => {
 @pytest.mark.parametrize(
     ("size", "scheme"), [(DESKTOP, "light"), pytest.param(PHONE, "dark", marks=pytest.mark.slow)]
 )
-def test_it_opens_quietly_at_any_width_in_light_and_dark(
-    open_report: Open, size: tuple[int, int], scheme: Scheme
-) -> None:
+def test_it_opens_quietly_at_any_width(open_report: Open, size: tuple[int, int], scheme: Scheme) -> None:
     visit = open_report(size=size, scheme=scheme)
     assert visit.page.locator("#table tbody tr").count() == len(synthetic_run())
     assert visit.page.locator("#forest .point").count() > 20
@@ -171,9 +169,7 @@ def test_addresses_from_elsewhere_do_no_harm(open_report: Open) -> None:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 @pytest.mark.series
-def test_a_panel_opens_from_its_link_with_everything(
-    open_report: Open, size: tuple[int, int], scheme: Scheme
-) -> None:
+def test_a_panel_opens_with_everything(open_report: Open, size: tuple[int, int], scheme: Scheme) -> None:
     visit = open_report(f"#case={GAINS}", size=size, scheme=scheme)
     visit.wait_for_panel(GAINS)
     panel = visit.page.locator("dialog")

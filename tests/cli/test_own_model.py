@@ -62,7 +62,7 @@ def test_models_of_ones_own_run_from_the_current_folder_with_ones_own_optimizer(
 
 
 @pytest.mark.slow
-def test_clipping_rates_checkpoints_and_accumulation_are_those_of_ones_own_optimizer_and_model(
+def test_clipping_rates_checkpoints_and_accumulation_are_of_ones_own_optimizer_and_model(
     tmp_path: Path,
 ) -> None:
     example = ROOT / "examples" / "own_training.py"
@@ -97,9 +97,7 @@ REFUSED = [
     ("spec", "more", "says"), REFUSED, ids=lambda value: value if isinstance(value, str) else ""
 )
 @pytest.mark.series
-def test_what_cannot_be_is_refused_before_anything_is_measured(
-    spec: str, more: list[str], says: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused_first(spec: str, more: list[str], says: str, tmp_path: Path) -> None:
     mine(tmp_path)
     (tmp_path / "broken.py").write_text("import torch\ndef make(:\n")
     (tmp_path / "needs_more.py").write_text("import nothing_like_that\n")

@@ -259,7 +259,7 @@ def readings(machine: Accelerator, monkeypatch: Patch) -> Accelerator:
 
 @pytest.mark.parametrize("heated", [True, False])
 @pytest.mark.series
-def test_rounds_begin_when_clock_and_power_have_settled(
+def test_rounds_begin_when_the_clock_is_settled(
     readings: Accelerator, monkeypatch: Patch, *, heated: bool
 ) -> None:
     """After a compilation, the card is idle: its first steps are faster than all later ones."""

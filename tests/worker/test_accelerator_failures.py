@@ -55,7 +55,7 @@ HEATING_STEPS = 12  # of 30 ms, in three turns of two variants at the end of the
 @pytest.mark.parametrize(
     ("wrong", "late"), [(range(1), False), (range(8, 10**6), True)], ids=["first", "late"]
 )
-def test_a_wrong_replay_is_seen_though_others_overwrite_its_results(
+def test_a_wrong_replay_that_others_overwrite_is_seen(
     machine: Accelerator, wrong: range, *, late: bool
 ) -> None:
     ready = opened(machine, {"w": replaying(machine, spoil=lambda number: 1.5 if number in wrong else 1.0)})
@@ -158,7 +158,7 @@ def clumsy(program: Program) -> Compiled:
 
 
 @pytest.mark.parametrize("tidy", [True, False])
-def test_a_failed_candidate_leaves_its_memory_to_the_next(
+def test_a_failed_candidate_leaves_its_memory(
     machine: Accelerator, monkeypatch: Patch, *, tidy: bool
 ) -> None:
     """Room for eager and one copy more, not for two."""
@@ -188,9 +188,7 @@ def test_a_failed_candidate_leaves_its_memory_to_the_next(
 
 
 @pytest.mark.parametrize("settles", [True, False])
-def test_the_warm_up_goes_on_while_the_allocator_asks_the_driver(
-    machine: Accelerator, *, settles: bool
-) -> None:
+def test_the_warm_up_goes_on_while_the_allocator_asks(machine: Accelerator, *, settles: bool) -> None:
     ready = prepared(machine, {"plain": times(machine, 1.0)})
     left = iter(range(HEATING_STEPS + 6 if settles else 10**6))
 

@@ -257,7 +257,7 @@ def test_an_approximate_candidate_is_measured_and_not_judged() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda x: x * float("nan"), lambda x: x * 3.0, lambda x: x[:, :4]])
-def test_no_answer_at_all_fails_an_approximate_one_too(
+def test_no_answer_at_all_fails_an_approximate_one(
     change: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
     assert approximate(change)[0] is Status.FAIL_ACCURACY

@@ -54,9 +54,7 @@ NO_PROVIDER = "this ONNX Runtime has no provider for cuda"
         ("torchao_int8_dynamic", "cuda", "inductor needs a GPU that Triton supports, and finds none"),
     ],
 )
-def test_a_compiler_says_which_devices_it_has(
-    monkeypatch: Patch, name: str, kind: str, expected: str | None
-) -> None:
+def test_a_compiler_tells_its_devices(monkeypatch: Patch, name: str, kind: str, expected: str | None) -> None:
     """With all packages installed, on a machine without a card."""
     module = SimpleNamespace(get_available_providers=lambda: ["CPUExecutionProvider"])
     for package in ("onnxruntime", "torch_tensorrt"):
@@ -110,7 +108,7 @@ def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: 
     assert torchao.RECOMMENDED.keys() <= torch._inductor.config.get_config_copy().keys()
 
 
-def test_a_mode_with_cuda_graphs_says_where_it_has_none_and_proves_them_where_it_has(
+def test_a_mode_with_cuda_graphs_says_where_it_has_none_and_else_proves_them(
     monkeypatch: Patch,
 ) -> None:
     """By the mode and by the user's own setting."""

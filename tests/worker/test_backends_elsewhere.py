@@ -55,9 +55,7 @@ def test_it_computes_what_eager_does(name: str, model: str) -> None:
 
 @long
 @pytest.mark.parametrize("model", ["mlp", "tokens"])
-def test_aot_inductor_computes_what_eager_does_and_leaves_no_files(
-    model: str, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_aot_inductor_is_right_and_leaves_no_files(model: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert judged("aot_inductor", trial(model, mode=Mode.INFERENCE)) == []
     assert not list(tmp_path.glob("torchduet-*"))

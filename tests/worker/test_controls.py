@@ -175,9 +175,7 @@ def test_a_table_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None
 # -- where eager's own results allow no judgment --------------------------------------------------
 @pytest.mark.parametrize(("dtype", "scaled"), sampled(3, ("float16", "amp_float16"), (True, False)))
 @pytest.mark.series
-def test_small_gradients_of_float16_are_judged_at_a_scale(
-    monkeypatch: Patch, dtype: str, *, scaled: bool
-) -> None:
+def test_small_gradients_of_float16_have_a_scale(monkeypatch: Patch, dtype: str, *, scaled: bool) -> None:
     """Those of the outputs are 6e-9 here, below the smallest number of float16. Unscaled, zeros pass."""
     if not scaled:
         monkeypatch.setattr(Workbench, "scale_loss", lambda _: None)
@@ -249,7 +247,7 @@ def cancels(x: torch.Tensor) -> torch.Tensor:
         (4, math.nan, Status.FAIL_ACCURACY),
     ],
 )
-def test_a_fifth_of_the_values_may_be_noise_and_a_clear_error_fails_all_the_same(
+def test_a_fifth_may_be_noise_and_a_clear_error_fails_all_the_same(
     noise: int, factor: float, status: Status
 ) -> None:
     def outputs(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

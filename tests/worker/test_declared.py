@@ -97,9 +97,7 @@ def test_a_file_that_is_dropped_in_is_enough() -> None:
     assert "42 J" in dict(facts.of_group(shown, "other")).values()
 
 
-def test_a_broken_file_costs_its_own_numbers_only(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
+def test_a_broken_file_costs_its_numbers_only(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     (tmp_path / "shattered.py").write_text("raise ImportError('no such library')", encoding="utf-8")
     monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])
     metrics.declared.cache_clear()

@@ -135,9 +135,7 @@ def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: Patch) -> Non
     assert devices.named("cuda:1").healthy()
 
 
-def test_the_default_device_is_guessed_from_what_the_driver_has_made(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_the_default_device_is_guessed_from_the_drivers_files(tmp_path: Path, monkeypatch: Patch) -> None:
     for name in devices.HIDING:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "dev").mkdir()

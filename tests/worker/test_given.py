@@ -172,9 +172,7 @@ def test_the_loss_that_is_chosen_is_said() -> None:
 
 
 @pytest.mark.parametrize("loss", [loss_of_output, *REDUCTIONS.values()])
-def test_our_own_losses_ask_of_tensors_nothing_that_breaks_a_graph(
-    loss: Callable[[Any, Any], Any], monkeypatch: Patch
-) -> None:
+def test_nothing_in_our_losses_breaks_a_graph(loss: Callable[[Any, Any], Any], monkeypatch: Patch) -> None:
     """Dynamo does not trace ``is_dataclass`` before torch 2.6."""
     x = torch.ones(2, requires_grad=True)
     with monkeypatch.context() as patched:

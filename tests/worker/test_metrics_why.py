@@ -358,7 +358,7 @@ GRAPH = SimpleNamespace(local_scope={})
 
 
 @pytest.mark.parametrize(("given", "guards"), [(("code", GRAPH), 3), ((GRAPH,), 3), ((None,), None)])
-def test_guards_are_found_with_the_arguments_of_each_torch(
+def test_guards_are_found_in_each_torch(
     given: tuple[Any, ...], guards: int | None, monkeypatch: Patch
 ) -> None:
     def init(manager: Any, *_: object) -> None:

@@ -121,9 +121,7 @@ def test_what_is_right_passes_on_other_data_and_says_how(name: str, mode: Mode, 
     ("name", "fault", "mode", "dtype"), sampled(7, NAMES, (stale_input, baked_weight), MODES, DTYPES)
 )
 @pytest.mark.series
-def test_what_the_code_kept_from_the_first_data_is_found_on_other_data(
-    name: str, fault: Fault, mode: Mode, dtype: str
-) -> None:
+def test_what_was_kept_of_the_first_data_is_found(name: str, fault: Fault, mode: Mode, dtype: str) -> None:
     status, parity, _ = judged(with_fault(fault), lambda: workload(name), mode, dtype)
     assert status is Status.FAIL_ACCURACY
     assert parity.found_by == "call 4, on other inputs and weights"
@@ -382,9 +380,7 @@ class Alike(nn.Linear):
         return super().forward(x)
 
 
-def test_a_model_that_refuses_neighbors_costs_no_candidate_and_is_not_judged(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_model_that_refuses_neighbors_is_not_judged(tmp_path: Path, capsys: Capture) -> None:
     def work() -> Workload:
         return Workload(module=Alike(), args=(torch.randn(8, 32),))
 

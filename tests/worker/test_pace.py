@@ -75,9 +75,7 @@ def test_a_job_of_long_steps_takes_half_a_minute(machine: Accelerator, tmp_path:
 
 @pytest.mark.parametrize("step_s", [0.004, 0.03, 0.12])
 @pytest.mark.parametrize("first", ["quiet", "hungry"])
-def test_the_load_settles_though_the_power_is_a_mean_of_the_last_second(
-    monkeypatch: Patch, step_s: float, first: str
-) -> None:
+def test_the_load_settles_by_the_power_of_a_second(monkeypatch: Patch, step_s: float, first: str) -> None:
     """As NVML has it, a new one every tenth of a second; the variants take 300 and 600 W."""
     spent: list[tuple[float, float]] = []  # seconds and watts of each step
 

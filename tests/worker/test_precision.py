@@ -19,6 +19,7 @@ from tests.factories import known, make_job
 from tests.worker.planted import CPU, Of, drawn, rule, truth_of, unopened, workload
 
 BF16, F16 = torch.bfloat16, torch.float16
+Kind = torch.dtype | None
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,7 @@ BF16, F16 = torch.bfloat16, torch.float16
         ("amp_bfloat16+tf32", "cuda", None, BF16, True),
     ],
 )
-def test_each_word(
-    name: str, device: str, cast: torch.dtype | None, autocast: torch.dtype | None, tf32: bool
-) -> None:
+def test_each_word(name: str, device: str, cast: Kind, autocast: Kind, tf32: bool) -> None:
     settings = precision(name, device)
     assert (settings.name, settings.cast, settings.autocast, settings.tf32) == (name, cast, autocast, tf32)
 

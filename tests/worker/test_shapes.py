@@ -190,7 +190,7 @@ def test_a_slow_step_ends_the_race_early(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cold_start_writes_torch_s_cache_file_and_another_torch_finds_nothing_in_it(
+def test_a_cold_start_writes_a_cache_file_that_is_of_this_torch_alone(
     caches: Path, monkeypatch: Patch
 ) -> None:
     """The other torch is a stand-in: only the part of the keys that names the build differs."""

@@ -135,9 +135,7 @@ def scanned(x: torch.Tensor, layer: nn.Module) -> Any:
         pytest.param(branches, "training", marks=pytest.mark.long),  # torch traces the backward in each step
     ],
 )
-def test_operators_that_compile_themselves_in_eager_are_measured(
-    function: Callable[..., Any], mode: str
-) -> None:
+def test_operators_that_compile_themselves_are_measured(function: Callable[..., Any], mode: str) -> None:
     model = Of(function, nn.Linear(8, 8))
     result = compare(model, torch.ones(16, 8), mode=mode, compilers=["eager", "aot_eager"], protocol=FEW)
     for name in ("eager", "aot_eager"):
