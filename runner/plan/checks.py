@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from operator import attrgetter
 
@@ -23,8 +23,7 @@ from runner.plan.settings import FLAGS, Names, read, row_at, value_of
 TORCHBENCH = "torchbench"
 DEFAULTS = RunConfig()
 TIMES_COMPILING = ("extras.compile_runs", "extras.start_up", "extras.shapes")
-SEARCHES = {"why", "tune"}
-"""Actions that measure many variants, each in one process."""
+SEARCHES = {"why", "tune"}  # actions that measure many variants, each in one process
 
 
 def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
@@ -33,7 +32,8 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
     config = read(RunConfig(protocol=QUICK if "quick" in given else usual), given)
     chosen = config.compilers
     asked = any(compiler.key in given for compiler in COMPILERS)
-    if kinds := _accelerators(config.devices):
+    kinds = [devices.of(name) for name in config.devices]
+    if all(kind.accelerated for kind in kinds):
         if "processes" not in given:  # until somebody asks for more: each takes a minute on a card
             config = dataclasses.replace(config, protocol=dataclasses.replace(config.protocol, processes=1))
         if not asked:
@@ -47,26 +47,17 @@ def run_config(given: Given, *, mode_required: bool = True) -> RunConfig:
         chosen = tuple(new if compiler_of(name) == "inductor" else name for name, new in in_mode)
     names, own = compilers.named_compilers(tuple(dict.fromkeys(chosen)), COMPILERS[0].long)
     config = dataclasses.replace(config, compilers=names, own_compilers=own)
-    if not config.modes:
-        if mode_required:
-            raise UsageError(
-                "give --training, --inference or --generate, or several of them: they say what a step is"
-            )
-        config = dataclasses.replace(config, modes=(Mode.TRAINING,))
+    if not config.modes and mode_required:
+        choices = "--training, --inference or --generate, or several of them"
+        raise UsageError(f"give {choices}: they say what a step is")
+    config = dataclasses.replace(config, modes=config.modes or (Mode.TRAINING,))
     check(config)
     return config
 
 
-def _accelerators(names: Sequence[str]) -> list[devices.Device]:
-    """The devices, if every one is an accelerator."""
-    kinds = [devices.of(name) for name in names]
-    return kinds if all(kind.accelerated for kind in kinds) else []
-
-
 def where_asked(given: Given, config: RunConfig) -> Where:
     """What runs the jobs. ``UsageError`` for flags that contradict each other or the configuration."""
-    where = read(Where(), given)
-    check_where(where, config)
+    check_where(where := read(Where(), given), config)
     if config.skip_unavailable and where.executor == "ray":
         raise UsageError("--skip-unavailable asks this machine; leave it out with --executor=ray")
     return where
@@ -156,9 +147,8 @@ def _bundled(config: RunConfig) -> list[str]:
     return [name for name in config.suites if name in suite_names()]
 
 
+# in the sentence of a rule: the name of a setting, or of a setting with this value
 NAME = re.compile(r"<([\w.]+)(?:=(\w+))?>")
-"""In the sentence of a rule: the name of a setting, or of a setting with this value."""
-
 RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
     "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": True,
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "

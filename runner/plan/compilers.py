@@ -109,8 +109,8 @@ class Usable:
         return None
 
 
+# ask(device type, names): a worker's interpreter reports about these compilers (no names: all)
 Ask = Callable[[str, Sequence[str]], Mapping[str, Usable]]
-"""``ask(device type, names)``: a worker's interpreter reports about these compilers (no names: all)."""
 
 
 def named_compilers(chosen: Sequence[str], name_of_flag: str) -> tuple[tuple[str, ...], dict[str, str]]:

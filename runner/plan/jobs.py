@@ -25,13 +25,11 @@ from runner.plan.sweep import check_stream, points
 ON_REQUEST = "on_request"  # tag of a case that is so large that it only runs if it is named
 QUICK = "quick"
 QUICKLY = 2  # cases of a suite without this tag
+# settings that only training uses, with their defaults: the jobs of other modes have these
 OF_TRAINING = {name: getattr(Protocol(), name) for name in ("optimizer", "use_eval_mode")}
-"""Settings that only training uses, with their defaults: the jobs of other modes have these."""
-
 GLOB = re.compile(r"[*?\[]")
-
+# name or glob -> the matching names in a suite's library, or a sentence why there are none
 Answers = Mapping[str, "tuple[str, ...] | str"]
-"""Name or glob -> the matching names in a suite's library, or a sentence why there are none."""
 
 
 def setting_for(config: RunConfig, device: str, mode: Mode) -> Setting:
@@ -220,15 +218,14 @@ def _selected(
     """The selected cases in the suite's order, then those of its library. ``named``: by ``--only``."""
     selection, offered = config.selection, catalog.cases(suite, setting)
 
-    def excluded(name: str) -> bool:
-        return any(re.search(pattern, name) for pattern in selection.excludes)
+    def matches(name: str, patterns: Sequence[str]) -> bool:
+        return any(re.search(pattern, name) for pattern in patterns)
 
-    def wanted(case: Case) -> bool:
-        if selection.only or selection.filters:
-            return case.name in named or any(re.search(pattern, case.name) for pattern in selection.filters)
-        return ON_REQUEST not in case.tags
-
-    cases = [case for case in offered if wanted(case) and not excluded(case.name)]
+    cases = [case for case in offered if not matches(case.name, selection.excludes)]
+    if selection.only or selection.filters:
+        cases = [case for case in cases if case.name in named or matches(case.name, selection.filters)]
+    else:
+        cases = [case for case in cases if ON_REQUEST not in case.tags]
     if selection.quick and not selection.only:
         tagged = [case for case in cases if QUICK in case.tags]
         if not tagged and len(cases) > QUICKLY and suite.endswith(".py"):
@@ -236,7 +233,7 @@ def _selected(
             print(f"note: --quick: the first {left}, as none has the tag {QUICK!r}", file=sys.stderr)
         cases = tagged or cases[:QUICKLY]
     listed = {case.name for case in offered}
-    more = [name for name in named if name not in listed and not excluded(name)]
+    more = [name for name in named if name not in listed and not matches(name, selection.excludes)]
     return (*cases, *(catalog.cases_of(suite, setting, more) if more else ()))
 
 

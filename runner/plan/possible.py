@@ -19,7 +19,6 @@ from runner.plan.config import RunConfig
 from runner.plan.probe import asking_for, limit_for, missing_devices, what_is_wrong
 
 WHERE_IT_BEGAN = "go on where the run began, or on a machine like it"
-"""The advice to a run that goes on where it cannot."""
 
 
 def possible_here(config: RunConfig, jobs: tuple[Job, ...], *, instead: str = LEAVE_OUT) -> tuple[Job, ...]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from harness.backends.settings.candidates import file_name
 from harness.schema import Record
 
-EMPTY = ("", "0")  # elements of a part of the model, and of a tensor that eager does not have
 NUMBERS = ("eager", "noisy", "candidate", "limit")
 ORDER = ("input_gradient", "gradient", "parameter", "buffer", "output", "loss")  # from the input on
 
@@ -43,7 +42,8 @@ def read_figures(run: Path, records: Iterable[Record]) -> dict[tuple[str, str], 
         path = run / "cases" / record.job.key / figures_file(record.candidate)
         try:
             with path.open(newline="", encoding="utf-8") as file:
-                tensors = [_figures(row) for row in csv.DictReader(file) if row["elements"] not in EMPTY]
+                rows = [row for row in csv.DictReader(file) if row["elements"] not in ("", "0")]
+            tensors = [_figures(row) for row in rows]  # without parts of the model, and what eager lacks
         except (OSError, ValueError, KeyError, TypeError, csv.Error):  # none, or edited
             continue
         worst: dict[str, Figures] = {}

@@ -6,7 +6,8 @@ import filecmp
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,7 @@ OWN_FILES = ("job.json", "output.log")  # of a case's folder: these are joined, 
 MACHINE_FACTS = ("torch", "torch_git", *PLATFORMS, "cpu", "cpu_count", "cpus_usable", "allocator")
 DEVICE_FACTS = ("device_name", "cudnn")
 OF_MACHINE = ("cpu", "cpu_count", "cpus_usable", "device_name")  # the same in every environment
-
-Result = tuple[str, str]
-"""Identifies a result: the job's key and the candidate."""
+Result = tuple[str, str]  # the job's key and the candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,14 +198,11 @@ def _copy_beside(path: Path, wanted: Path) -> None:
 
 def _apart(left: Source, right: Source) -> str:
     """The first difference that forbids joining these runs; "" if there is none."""
-    facts: dict[str, tuple[set[str], set[str]]] = {}
-    for place, source in enumerate((left, right)):
-        for name, value in _named_facts(source):
-            facts.setdefault(name, (set(), set()))[place].add(str(to_json(value)))
-    for name, (first, second) in facts.items():
-        if first and second and first != second:
-            here, there = (" and ".join(sorted(values)) for values in (first, second))
-            return f"{name} is {here} in the first and {there} in the second"
+    here, there = map(_facts, (left, right))
+    for name in here:
+        if here[name] != there.get(name, here[name]):
+            first, second = (" and ".join(sorted(facts[name])) for facts in (here, there))
+            return f"{name} is {first} in the first and {second} in the second"
     results = {result_of(record): record for record in left.content.records}
     in_both = whole(left.content.records) & whole(right.content.records)
     for record in right.content.records:
@@ -216,26 +212,28 @@ def _apart(left: Source, right: Source) -> str:
     return ""
 
 
-def _named_facts(source: Source) -> Iterator[tuple[str, Any]]:
-    """Displayed name and value of all facts that must be equal if two runs both have them."""
+def _facts(source: Source) -> Mapping[str, set[str]]:
+    """Displayed name and values of all facts that must be equal if two runs both have them."""
+    named = defaultdict[str, set[str]](set)
     for record in source.content.records:
         facts, job = record.environment, record.job
         where = f" of environment {record.env}" if record.env else ""
         for name in (*MACHINE_FACTS, *DEVICE_FACTS):
             if name in facts:
                 device = f" of {job.device}" if name in DEVICE_FACTS else ""
-                yield f"{name}{device}{'' if name in OF_MACHINE else where}", facts[name]
+                named[f"{name}{device}{'' if name in OF_MACHINE else where}"].add(str(facts[name]))
         if "python" in facts:
-            yield f"python{where}", ".".join(str(facts["python"]).split(".")[:2])
+            named[f"python{where}"].add(".".join(str(facts["python"]).split(".")[:2]))
         if "threads" in facts and job.protocol.threads is None:
-            yield f"threads{where}", facts["threads"]
+            named[f"threads{where}"].add(str(facts["threads"]))
     for job in source.jobs:
         suite = Path(job.case.suite).name
-        yield f"the file of suite {suite}", job.case.suite  # a part of the names of the suite's jobs
+        named[f"the file of suite {suite}"].add(job.case.suite)  # a part of the names of the suite's jobs
         for name, value in to_json(job.protocol).items():
-            yield " ".join((f"{name} in the protocol of suite {suite}", *job.case.point)), value
+            named[" ".join((f"{name} in the protocol of suite {suite}", *job.case.point))].add(str(value))
         for name, value in to_json(job.case).items():
-            yield f"{name} of {job.key}", value
+            named[f"{name} of {job.key}"].add(str(value))
+    return named
 
 
 def result_of(record: Record) -> Result:

@@ -28,8 +28,7 @@ NOISE = {
     "stolen_share": "stolen by other virtual machines: {stolen_share} of the CPU time",
     "throttled_share": "stopped by a CPU quota: {throttled_share} of the time",
     "involuntary_switches_per_s": "lost the CPU to other work: {involuntary_switches_per_s}",
-}
-"""What is said if the column of this name has a value."""
+}  # what is said if the column of this name has a value
 Fact = tuple[str, str, str]  # name, state, and what to change ("": nothing)
 
 

@@ -12,9 +12,8 @@ from runner.plan.compilers import LEAVE_OUT, Usable, with_availability
 from runner.plan.environments.spec import EnvSpec
 
 EAGER = "eager"
-
+# ask(environment, device type, names): its interpreter reports about these compilers
 Ask = Callable[[Environment, str, Sequence[str]], Mapping[str, Usable]]
-"""``ask(environment, device type, names)``: its interpreter reports about these compilers."""
 
 
 def candidates_in(compilers: Sequence[str], environments: Sequence[Environment]) -> tuple[str, ...]:
