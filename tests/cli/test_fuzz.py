@@ -179,9 +179,7 @@ def damaged_line(draw: st.DrawFn) -> bytes:
 NESTED = (b"[" * 50_000, b'{"job":' * 20_000, b'{"schema_version": 2, "metrics": ' + b"[" * 5000)
 WHOLE = st.sampled_from(LINES).map(str.encode)
 FILES = st.lists(
-    st.one_of(
-        WHOLE, changed_line(), changed_line(), damaged_line(), st.sampled_from(NESTED), st.binary(max_size=30)
-    ),
+    st.one_of(WHOLE, *[changed_line()] * 2, damaged_line(), st.sampled_from(NESTED), st.binary(max_size=30)),
     max_size=6,
 )
 

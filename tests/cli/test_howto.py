@@ -13,9 +13,8 @@ import pytest
 from tests.cli.command import ROOT, records, run_into
 from tests.command_line import parsed, ran
 
-HOWTO, YOUR_MODEL, GETTING_STARTED = (
-    ROOT / "docs" / f"{name}.md" for name in ("HOWTO", "YOUR_MODEL", "GETTING_STARTED")
-)
+NAMES = ("HOWTO", "YOUR_MODEL", "GETTING_STARTED")
+HOWTO, YOUR_MODEL, GETTING_STARTED = (ROOT / "docs" / f"{name}.md" for name in NAMES)
 BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^python runner\.py (.*my_models.*)$", re.MULTILINE)
 BRIEFLY = ("-n6", "--processes=1", "--devices=cpu", "--threads=1")

@@ -114,7 +114,7 @@ BAD = [
     ("--compilers=leaves.py:f", "leaves.py cannot be loaded (SystemExit: sys.exit(3) was called)"),
     (
         "--backend=named_in_the_models_fil",
-        "here or registered with torch.compile; did you mean named_in_the_models_file?",
+        "registered with torch.compile; did you mean named_in_the_models_file?",
     ),
 ]
 

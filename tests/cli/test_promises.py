@@ -88,12 +88,11 @@ def whole(command: str) -> str:
 
 
 ROWS = [*((whole(command), *more) for command, *more in (*MEASURED, *UPSTREAM)), *FINISHED]
+CODES = [(row[0], *(row[1:] if row[2:] else (0, row[1]))) for row in ROWS]
 
 
 @pytest.mark.series
-@pytest.mark.parametrize(
-    ("command", "code", "says"), [(row[0], *(row[1:] if row[2:] else (0, row[1]))) for row in ROWS]
-)
+@pytest.mark.parametrize(("command", "code", "says"), CODES)
 def test_a_promise(
     server: Server, finished: Path, tmp_path: Path, command: str, code: int, says: str
 ) -> None:

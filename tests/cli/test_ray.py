@@ -69,9 +69,7 @@ def test_a_node_is_lost_and_every_record_is_there_once(cluster: Any, tmp_path: P
     assert statuses(folder) == EVERYTHING
     assert "was lost" in errors
     run_records = records(folder)
-    again = [
-        record for record in run_records if any("measured again after" in note for note in record["notes"])
-    ]
+    again = [record for record in run_records if any("measured again" in note for note in record["notes"])]
     assert len(again) == 1
     assert {record["environment"]["node"].split()[-1] for record in run_records} <= {
         node.node_id[:8] for node in nodes

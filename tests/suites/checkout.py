@@ -57,9 +57,7 @@ MODELS = {
     ),
     "needs_a_file": _beginning_with("open(Path(__file__).parents[2] / 'data' / '.data' / 'images.pt')"),
     "needs_data": _beginning_with("assert False, 'no data: run install.py again'"),
-    "needs_the_installer": _beginning_with(
-        "from torchbenchmark.util.framework.fb.installer import install_data"
-    ),
+    "needs_the_installer": _beginning_with("from torchbenchmark.util.framework.fb.installer import install"),
     "needs_another_version": _beginning_with("from torch.nn import LinearOfTomorrow"),
     "needs_another_module": _beginning_with("import torch.no_such_part"),
     "fails": _beginning_with("raise ValueError('seven layers are too few')"),

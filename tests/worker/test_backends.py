@@ -51,20 +51,17 @@ def test_nothing_else_is_a_backend(name: str) -> None:
 @pytest.mark.parametrize("name", [*COMPILERS, INDUCTOR])
 def test_a_compiled_step_computes_what_eager_does(name: str, mode: Mode) -> None:
     assert trial("mlp", mode=mode).judge(load_backend(name)) == []
-    regions = {
-        Mode.INFERENCE: "forward",
-        Mode.TRAINING: "forward" if name == "torchscript" else "forward+loss",
-    }
+    regions = {Mode.INFERENCE: "forward", Mode.TRAINING: "forward" + "+loss" * (name != "torchscript")}
     assert load_backend(name)(trial("mlp", mode=mode).variant().program).region == regions[mode]
 
 
 @pytest.mark.parametrize(
-    ("name", "model"), [("dynamo_ts", "conv"), ("aot_ts", "tokens"), ("aot_ts_mincut", "conv")]
+    ("name", "of"), [("dynamo_ts", "conv"), ("aot_ts", "tokens"), ("aot_ts_mincut", "conv")]
 )
 @pytest.mark.series
-def test_captured_graphs_are_scripted(name: str, model: str) -> None:
+def test_captured_graphs_are_scripted(name: str, of: str) -> None:
     """Not traced: what Dynamo and AOTAutograd capture has no Python left that scripting could refuse."""
-    subject = trial(model)
+    subject = trial(of)
     variant, compiled = subject.compiled(load_backend(name))
     assert compiled.compiler_calls() == 0
     assert subject.wrong(variant) == []
@@ -158,9 +155,7 @@ def test_a_module_that_can_be_scripted_is_and_others_are_traced(module: nn.Modul
 def test_tracing_does_not_count_as_a_step() -> None:
     """It runs the module, which in training moves the statistics of a batch normalization."""
     torch.manual_seed(0)
-    work = Workload(
-        module=Untypable(), args=(torch.randn(8, 4),), loss=lambda output, _: output.square().mean()
-    )
+    work = Workload(module=Untypable(), args=(torch.randn(8, 4),), loss=lambda out, _: out.square().mean())
     subject = Trial(workload=work, dtype="float32", mode=Mode.TRAINING)
     assert "buffer.norm.running_mean" in results(subject.variant())
     assert subject.judge(load_backend("torchscript")) == []
@@ -257,7 +252,5 @@ def test_an_approximate_candidate_is_measured_and_not_judged() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda x: x * float("nan"), lambda x: x * 3.0, lambda x: x[:, :4]])
-def test_no_answer_at_all_fails_an_approximate_one(
-    change: Callable[[torch.Tensor], torch.Tensor],
-) -> None:
+def test_no_answer_at_all_fails_an_approximate_one(change: Callable[[torch.Tensor], torch.Tensor]) -> None:
     assert approximate(change)[0] is Status.FAIL_ACCURACY

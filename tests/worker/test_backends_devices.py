@@ -108,9 +108,7 @@ def test_torchao_s_settings_of_inductor_are_of_its_candidate_alone(monkeypatch: 
     assert torchao.RECOMMENDED.keys() <= torch._inductor.config.get_config_copy().keys()
 
 
-def test_a_mode_with_cuda_graphs_says_where_it_has_none_and_else_proves_them(
-    monkeypatch: Patch,
-) -> None:
+def test_a_mode_with_cuda_graphs_says_where_it_has_none_and_else_proves_them(monkeypatch: Patch) -> None:
     """By the mode and by the user's own setting."""
     monkeypatch.setattr(inductor, "compile_with_dynamo", noting([]))
     names = ("inductor_reduce_overhead", "inductor[mode=reduce-overhead]")

@@ -174,10 +174,7 @@ def test_settings_in_brackets_are_active_while_candidates_compile(monkeypatch: P
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        (
-            "inductor[cudagraphs=true]",
-            r"no setting called 'cudagraphs'; the closest are .*triton\.cudagraphs",
-        ),
+        ("inductor[cudagraphs=true]", r"no setting called 'cudagraphs'; the closest .*triton\.cudagraphs"),
         ("inductor[max_autotune=maybe]", "inductor's max_autotune takes .*, not 'maybe'"),
         ("inductor[cpp.threads=many]", r"inductor's cpp\.threads takes .*, not 'many'"),
         ("inductor[layout_optimisation=False]", "closest are layout_optimization"),

@@ -79,7 +79,7 @@ def test_every_module_has_outputs_near_one_and_the_weights_are_as_before() -> No
     sizes = {}
     hooks = [
         part.register_forward_hook(
-            lambda _part, _args, output, name=name: sizes.update(
+            lambda _, __, output, name=name: sizes.update(
                 {name: float(output.detach().square().mean().sqrt())}
             )
         )
@@ -233,12 +233,9 @@ def test_a_part_that_is_too_large_is_named_although_it_is_below_the_roundings(fa
 
 def test_results_of_another_form_have_no_slopes() -> None:
     truth, _ = synthetic()
-    others: list[dict[str, torch.Tensor]] = [
-        {},
-        {"output": torch.ones(3)},
-        {"output": torch.full((20000,), math.nan)},
-    ]
-    assert [truth.parts(results) for results in others] == [{}, {}, {}]
+    others = torch.ones(3), torch.full((20000,), math.nan)
+    assert [truth.parts({"output": output}) for output in others] == [{}, {}]
+    assert truth.parts({}) == {}
 
 
 def test_parts_are_counted_and_their_directions_are_changes_of_the_output() -> None:

@@ -37,9 +37,7 @@ def record_of(model: Any, inputs: Any = None, **more: Any) -> Record:
 
 
 def remarks(record: Record) -> tuple[str, ...]:
-    return tuple(
-        remark for remark in known(record.model).remarks if not remark.startswith("no loss was given")
-    )
+    return tuple(said for said in known(record.model).remarks if not said.startswith("no loss was given"))
 
 
 # -- compiled already ---------------------------------------------------------
@@ -415,9 +413,7 @@ def test_every_place_of_a_probability() -> None:
             super().__init__()
             self.attention = nn.MultiheadAttention(8, 2, dropout=0.3)
             self.memory = nn.LSTM(8, 8, num_layers=2, dropout=0.4)
-            self.config = types.SimpleNamespace(
-                hidden_dropout_prob=0.5, drop_last=True, layerdrop=0.1, eps=0.5
-            )
+            self.config = types.SimpleNamespace(hidden_dropout_prob=0.5, drop_last=True, layerdrop=0.1, eps=9)
             self.cfg = {"drop_path_rates": [0.0, 0.1], "rate": 0.5}
             self.inner = nn.Sequential(nn.Dropout2d(0.6), nn.Dropout(0.0))
             self.args = Frozen()
@@ -429,7 +425,7 @@ def test_every_place_of_a_probability() -> None:
     assert [*kept, model.args.resid_pdrop] == [KEPT_DROPOUT] * 5
     assert [getattr(part, "p", None) for part in model.inner] == [KEPT_DROPOUT, 0.0]
     assert model.cfg == {"drop_path_rates": [0.0, KEPT_DROPOUT], "rate": 0.5}
-    assert (model.config.layerdrop, model.config.eps) == (0.0, 0.5)
+    assert (model.config.layerdrop, model.config.eps) == (0.0, 9)
     assert neutralize(model) == ()
 
 

@@ -190,9 +190,7 @@ def test_state_in_attributes_is_put_back_and_named(name: str) -> None:
 
 
 def test_a_model_whose_state_changes_no_result_is_left_alone() -> None:
-    work = Workload(
-        module=Stateful([], lambda model, y: model.state.append(0) or y), args=(torch.ones(2, 4),)
-    )
+    work = Workload(module=Stateful([], lambda of, y: of.state.append(0) or y), args=(torch.ones(2, 4),))
     facts, _ = unopened(lambda: work, Mode.INFERENCE).open()
     assert not [remark for remark in facts.remarks if remark.startswith("state")]
 
@@ -291,7 +289,7 @@ class Odd:
 
 def test_what_cannot_be_copied_is_refused_in_a_sentence() -> None:
     for given, words in (
-        (Odd(torch.ones(2)), "class Odd holds tensors .* there is one"),
+        (Odd(torch.ones(2)), "Odd holds tensors .* there is one"),
         (nn.Linear(2, 2), "module"),
     ):
         work = Workload(module=Of(lambda x: x), args=(given,))

@@ -156,7 +156,7 @@ def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
     """Every reading is 0.01 s after the last: the products of the first size use the budget up."""
     ticks = iter(range(10**6))
     rate, size = peak_rates.measured(
-        precision("float32", "cpu"), CPU, lambda: None, lambda: next(ticks) / 100
+        precision("float32", "cpu"), CPU, lambda: None, lambda: next(ticks) * 0.01
     )
     assert size == 256
     assert rate == pytest.approx(2 * 256**3 / 0.01)

@@ -42,9 +42,7 @@ def test_compare_names_the_argument(monkeypatch: Patch, name: str) -> None:
 def test_a_model_in_parts_on_two_devices_needs_a_name() -> None:
     """``meta`` stands for a GPU."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4, device="meta"))
-    with pytest.raises(
-        UsageError, match=r"^device: the model is on cpu and meta; move it to one of them, or"
-    ):
+    with pytest.raises(UsageError, match=r"^device: the model is on cpu and meta; move it to one of them"):
         compare(model, torch.ones(2, 4), mode="training", compilers=["eager"])
 
 

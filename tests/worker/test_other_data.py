@@ -169,9 +169,8 @@ def test_what_a_right_step_counts_in_weights_and_inputs_passes(*, wrong: bool) -
         return run
 
     args = torch.randn(4, 8), torch.zeros(1)
-    status, parity, _ = judged(
-        with_fault(plant), lambda: Workload(module=Counting(), args=args), Mode.INFERENCE
-    )
+    work = Workload(module=Counting(), args=args)
+    status, parity, _ = judged(with_fault(plant), lambda: work, Mode.INFERENCE)
     assert status is (Status.FAIL_ACCURACY if wrong else Status.PASS), parity.worst
     assert parity.steps == 6
 

@@ -50,10 +50,9 @@ def test_the_error_of_what_is_kept_whole_is_that_of_the_definition(count: int, d
     truth = drawn(count)
     other = (truth * 1.01 + 1e-3 * drawn(count, 1)).to(dtype)
     for name, part in zip(NAMES, (ROW, BLOCK), strict=True):
-        distance, meant = error(name, truth, other), reference(part, truth, other.double())
-        assert [distance.size, distance.part, distance.slope] == pytest.approx(
-            [meant.size, meant.part, meant.slope]
-        )
+        both = error(name, truth, other), reference(part, truth, other.double())
+        distance, meant = ([of.size, of.part, of.slope] for of in both)
+        assert distance == pytest.approx(meant)
     assert scale_of(truth) == pytest.approx(float(truth.square().mean().sqrt()))
 
 

@@ -101,9 +101,8 @@ def test_a_wrong_factor_is_seen_below_the_noise(dtype: str, noise: float, factor
 def test_zeros_for_small_gradients_fail_beside_large_ones(dtype: str) -> None:
     exact = {"gradient.large": drawn((64, 64)), "gradient.small": 1e-6 * drawn((64, 64), 1)}
     eager = {name: tensor.float() for name, tensor in exact.items()}
-    failures = wrong(
-        truth_of(exact, eager, by=rule(dtype=dtype)), {**eager, "gradient.small": torch.zeros(64, 64)}
-    )
+    zeros = {**eager, "gradient.small": torch.zeros(64, 64)}
+    failures = wrong(truth_of(exact, eager, by=rule(dtype=dtype)), zeros)
     assert [judgment.name for judgment in failures] == ["gradient.small"]
 
 
@@ -168,9 +167,7 @@ def test_names_shapes_types_and_devices_must_be_eagers() -> None:
         "dtype torch.float64 instead of torch.float32": {"output": eager["output"].double()},
         "on the device meta instead of cpu": {"output": eager["output"].to("meta")},
     }
-    assert {words: form(eager, given) for words, given in cases.items()} == {
-        words: [words] for words in cases
-    }
+    assert [form(eager, given) for given in cases.values()] == [[words] for words in cases]
 
 
 def test_no_gradient_is_one_of_zeros_and_no_buffer_or_output_is() -> None:
@@ -246,9 +243,7 @@ def test_nothing_depends_on_the_size_of_everything() -> None:
 
 def test_the_figures_of_the_record_are_absolute_and_stand_side_by_side() -> None:
     exact = {"output": 100 * drawn(4096)}
-    eager, noisy, given = (
-        {"output": (exact["output"] * factor).float()} for factor in (1.0001, 1.003, 1.002)
-    )
+    eager, noisy, given = ({"output": (exact["output"] * by).float()} for by in (1.0001, 1.003, 1.002))
     truth = truth_of(exact, eager, noisy, noisy)
     (judgment,) = judgments(truth, given)
     assert judgment.used == pytest.approx(2 / 3, rel=0.01)

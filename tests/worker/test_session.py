@@ -81,9 +81,8 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
     assert failed_late == {}
     assert set(numbers) == {BASELINE, "eager", "aot_eager"}
     assert numbers[BASELINE] == numbers["eager"]
-    assert numbers[BASELINE]["persistent_bytes"] == (
-        model.parameter_bytes + 2 * 64 * 4 + 8 + 16 * 32 * 4 + 16 * 8
-    )
+    others = 2 * 64 * 4 + 8 + 16 * 32 * 4 + 16 * 8
+    assert numbers[BASELINE]["persistent_bytes"] == model.parameter_bytes + others
     phases = [activity.phase for activity in said]
     assert list(dict.fromkeys(phases)) == [
         "build", "eager", "fp64", "compile", "check", "warm up", "measure", "finish",
@@ -130,9 +129,8 @@ def test_variants_have_copies_of_their_own() -> None:
 
 
 def test_the_seed_decides_the_weights() -> None:
-    first, same, other = (
-        opened(job(accuracy=False, seed=seed))._variants[BASELINE].program for seed in (3, 3, 4)
-    )
+    sessions = (opened(job(accuracy=False, seed=seed)) for seed in (3, 3, 4))
+    first, same, other = (session._variants[BASELINE].program for session in sessions)
     assert all(map(torch.equal, first.module.parameters(), same.module.parameters()))
     assert not torch.equal(next(first.module.parameters()), next(other.module.parameters()))
     assert torch.equal(first.args[0], same.args[0])

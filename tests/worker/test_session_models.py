@@ -203,7 +203,7 @@ def parted() -> Workload:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    "isolate_recompiles" not in inspect.signature(torch.compile).parameters, reason="torch 2.13 has it"
+    "isolate_recompiles" not in inspect.signature(torch.compile).parameters, reason="torch 2.13"
 )
 def test_candidates_do_not_use_up_each_others_limit_of_recompilations() -> None:
     """Past it, the parts of a model whose graph breaks would run in eager for the later ones."""
@@ -244,9 +244,7 @@ def test_compiling_during_rounds_is_reported_of_the_variant_that_did() -> None:
         assert ready.measure(1)[1] == {"aot_eager": 1}
         assert set(ready.recompilations.reasons) == {"aot_eager"}
         why = ready.recompilations.reasons["aot_eager"]
-        assert re.search(
-            r"module.steps == \d+ .*self.steps \+= 1 .*test_session_models.py:\d+ in forward", why
-        )
+        assert re.search(r"module.steps == \d+ .*self.steps \+= 1 .*session_models.py:\d+ in forward", why)
 
 
 @pytest.mark.slow

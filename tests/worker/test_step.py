@@ -130,9 +130,8 @@ def test_a_copy_is_cast_before_it_is_moved(monkeypatch: Patch, *, exact: bool) -
     weight = module.weight.detach().clone()
     whole: list[object] = []
     monkeypatch.setattr(nn.Parameter, "__deepcopy__", lambda parameter, _: whole.append(parameter))
-    twin = replica(
-        Workload(module=module, args=(torch.ones(1, 4),)), CPU, torch.bfloat16, training=False, exact=exact
-    )
+    work = Workload(module=module, args=(torch.ones(1, 4),))
+    twin = replica(work, CPU, torch.bfloat16, training=False, exact=exact)
     assert not whole, "a copy of all parameters before the first is cast"
     assert module.types == [torch.bfloat16]
     copied = next(twin.module.parameters())

@@ -99,11 +99,11 @@ def test_dropout_runs_and_drops_nothing(name: str, asked: dict[str, Any]) -> Non
 def test_config_reaches_the_constructor() -> None:
     whole = on_meta("vit_tiny_patch16_224")
     given = on_meta(
-        "vit_tiny_patch16_224", config=("depth=2", "in_chans=1", "num_classes=10", "qkv_bias=false")
+        "vit_tiny_patch16_224", config=("depth=2", "in_chans=1", "num_classes=9", "qkv_bias=false")
     )
     assert trainable(given.module) < trainable(whole.module)
     assert given.args[0].shape == (16, 1, 224, 224)
-    assert given.module(*given.args).shape == (16, 10)
+    assert given.module(*given.args).shape == (16, 9)
     assert "blocks.0.attn.qkv.bias" not in dict(given.module.named_parameters())
 
 

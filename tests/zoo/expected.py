@@ -207,9 +207,7 @@ EXPECTED: dict[str, Fault] = {
     "removes_its_folder": only("removes the job's folder, then aborts", crash("SIGABRT"), "attacks"),
     "prints_a_gigabyte": both("prints 1 GB", replace(PASS, note=LONG_LOG), "attacks"),
     # what belongs to everybody
-    "changes_the_process": both(
-        "changes folder, environment, mask and signal handlers in every step", PASS, "tame"
-    ),
+    "changes_the_process": both("changes folder, environment, mask and signals in every step", PASS, "tame"),
     "changes_torch": both("changes torch's default dtype, threads and seed in every step", PASS),
     "changes_torch_in_build": both("changes them while it is built: --threads still holds", PASS),
     # values
