@@ -7,25 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from harness.settings import (
-    COUNT,
-    SECONDS,
-    SHARE,
-    WHOLE,
-    Given,
-    Group,
-    Kind,
-    Spelled,
-    by_flag,
-    choice,
-    flag,
-    no_such,
-    number_text,
-    own_or,
-    seconds,
-    setting,
-    within,
-)
+from harness import settings
+from harness.settings import COUNT, Group, Kind, by_flag, choice, flag, number_text, setting, within
 from harness.shapes.sizes import spec
 
 PARITY_RULES = ("noise", "field")
@@ -60,20 +43,20 @@ PHASE_TIMEOUT = flag(
 )
 
 
-def _phase_timeouts(given: Given, default: Any) -> Any:
+def _phase_timeouts(given: settings.Given, default: Any) -> Any:
     """``compile=60`` -> {"compile": 60.0}"""
     limits = dict[str, float]()
     for text in given.get(PHASE_TIMEOUT.key, ()):
         phase, _, limit = text.partition("=")
         if phase not in LIMITED_PHASES:
-            raise ValueError(no_such(phase, "phase", LIMITED_PHASES))
-        value = seconds(limit)
+            raise ValueError(settings.no_such(phase, "phase", LIMITED_PHASES))
+        value = settings.seconds(limit)
         if limits.setdefault(phase, value) != value:
             raise ValueError(f"{phase} is given twice; choose one limit")
     return limits or default
 
 
-def _spelled_timeouts(value: dict[str, float]) -> Spelled:
+def _spelled_timeouts(value: dict[str, float]) -> settings.Spelled:
     return [(PHASE_TIMEOUT, f"{phase}={number_text(limit)}") for phase, limit in value.items()]
 
 
@@ -139,7 +122,7 @@ class Protocol:
     seed: int = _condition(
         1337,
         "--seed=N",
-        kind=WHOLE,
+        kind=settings.WHOLE,
         help="seed of the weights, the inputs and the order of the rounds (default: 1337)",
         always=True,
     )
@@ -156,11 +139,11 @@ class Protocol:
     min_rounds: int = setting(10, _part(part="min_rounds", kind=COUNT))  # the fewest rounds
     max_rounds: int = setting(100, _part(part="max_rounds", kind=COUNT))  # the most rounds
     # no further round begins after this time
-    max_measure_s: float = setting(60.0, _part(part="max_measure_s", kind=SECONDS))
+    max_measure_s: float = setting(60.0, _part(part="max_measure_s", kind=settings.SECONDS))
     ci_width: float = _protocol(
         0.02,
         *("--ci-width", "--precision=P%"),
-        kind=SHARE,
+        kind=settings.SHARE,
         help="stop when every 95%% interval is within +-P%% (default: 2%%)",
         recorded="precision",
     )
@@ -219,7 +202,7 @@ class Protocol:
     optimizer: str = _protocol(
         "none",
         "--optimizer=NAME",
-        kind=own_or(choice("optimizer", OPTIMIZERS)),
+        kind=settings.own_or(choice("optimizer", OPTIMIZERS)),
         help="end each training step with torch's optimizer, in eager for eager and the candidates: none "
         "(default), sgd (with momentum), adam, adamw, adamw-fused; or with your own, which FILE.py:FUNCTION "
         "makes of a list of parameters",

@@ -81,8 +81,7 @@ class _Read(Mapping[str, Any]):
     """The typed values, and which of them were looked at."""
 
     def __init__(self, typed: Given) -> None:
-        self._typed = typed
-        self.keys_read = set[str]()
+        self._typed, self.keys_read = typed, set[str]()
 
     def __getitem__(self, key: str) -> Any:
         self.keys_read.add(key)

@@ -57,8 +57,7 @@ class BarView:
     """A bar over the jobs, with the current job, phase, rounds and estimates."""
 
     def __init__(self, progress: bar.Progress, jobs: int, *, here: bool = False) -> None:
-        self._progress = progress
-        self._here = here
+        self._progress, self._here = progress, here
         self._task = progress.add_task("planning", total=jobs)
         self._phases: dict[str, str] = {}  # of the running jobs
         self._estimates: dict[str, str] = {}
@@ -96,12 +95,9 @@ class PlainView:
     """A line for each job's start and each record, and one for the phase after ``QUIET_S`` quiet seconds."""
 
     def __init__(self, console: Console, jobs: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
-        self._jobs = jobs
-        self._clock = clock
-        self._printed_s = clock()
-        self._started = 0
-        self._under_way: set[str] = set()
+        self._console, self._jobs = console, jobs
+        self._clock, self._printed_s = clock, clock()
+        self._started, self._under_way = 0, set[str]()
 
     def event(self, event: Event) -> None:
         title = f"{_what(event.job)} {event.job.device}"

@@ -251,7 +251,10 @@ class RunConfig:
     )
     # the reference environment first; (): only the environment that runs this program
     environments: tuple[spec.EnvSpec, ...] = setting(
-        (), spec.ENVS, spec.REFERENCE_ENV, read=spec.environments_given, spell=spec.spelled_environments
+        (),
+        *(spec.ENVS, spec.REFERENCE_ENV),
+        read=spec.environments_given,
+        spell=lambda specs: [(spec.ENVS, f"{asked.name}={asked.text}") for asked in specs],
     )
     compilers: tuple[str, ...] = setting(
         DEFAULT_COMPILERS, *COMPILERS, many=True, always=True, spell=spelled_compilers

@@ -44,12 +44,8 @@ class RunFolder:
     """Paths and files of one run. ``more``: the flags beside ``--resume`` to go on as it began."""
 
     def __init__(self, path: Path, more: Sequence[str] = ()) -> None:
-        self.path = path
+        self.path, self.records_path = path, path / RECORDS
         self._more = more
-
-    @property
-    def records_path(self) -> Path:
-        return self.path / RECORDS
 
     @classmethod
     def create(

@@ -63,9 +63,7 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     from runner.plan.partition import our_part
     from runner.plan.possible import possible_here
     from runner.reports.parts.grid import say
-    from runner.runs.why.asking import asked_why, tuned, tuning, winner
-    from runner.runs.why.explain import NoTimes, with_setting
-    from runner.runs.why.handover import TRACE, hand_over
+    from runner.runs.why import asking, explain, handover
     from runner.runs.why.words import show
     from runner.store.run_folder import new_folder
 
@@ -75,7 +73,7 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
     if not jobs:
         return OK
     if not asks_why:  # a compiler that takes no settings is refused before anything is measured
-        names = [with_setting(job.candidates[0], tuning(job)[0].settings[0]) for job in jobs]
+        names = [explain.with_setting(job.candidates[0], asking.tuning(job)[0].settings[0]) for job in jobs]
         tried = tuple(replace(job, candidates=(name,)) for job, name in zip(jobs, names, strict=True))
         possible_here(config, tried, instead=ANOTHER)
     folder = new_folder(config.output_dir, "why" if asks_why else "tune")
@@ -84,16 +82,16 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
         for job in jobs:
             measure = partial(_measured, folder / job.key, measure_request, argv, console)
             try:
-                why = (asked_why if asks_why else tuned)(job, measure, partial(say, console))
-            except NoTimes as error:
+                why = (asking.asked_why if asks_why else asking.tuned)(job, measure, partial(say, console))
+            except explain.NoTimes as error:
                 say(console, f"{job.case.name}: {error}; the log is in {folder / job.key}")
                 continue
-            hand_over(folder / job.key, folder / job.key / TRACE, why)
+            handover.hand_over(folder / job.key, folder / job.key / handover.TRACE, why)
             show(why, console)
             if not asks_why:
                 failed = f"it is {why.plain.status.value}, so no setting is compared with it"
                 reason = "no setting wins with parity" if why.plain.passed else failed
-                best = winner(why.attempts)
+                best = asking.winner(why.attempts)
                 say(console, f"Keep: {best.setting if best else f'the plain candidate: {reason}.'}")
             whys.append(why)
     finally:  # Ctrl-C loses no explanation; a program finds why.json where no model has times
@@ -128,10 +126,9 @@ def _measured(
     from runner.cli.measuring import measured_into
     from runner.plan.compilers import with_availability
     from runner.plan.probe import asking_for
-    from runner.runs.why.asking import LOOK
-    from runner.runs.why.handover import TRACE
+    from runner.runs.why import asking, handover
 
     jobs = with_availability((job,), asking_for((job,)), skip=True)
-    trace = {"TORCH_TRACE": str((path / TRACE).absolute())} if part == LOOK else {}
+    trace = {"TORCH_TRACE": str((path / handover.TRACE).absolute())} if part == asking.LOOK else {}
     with patch.dict(os.environ, trace):
         return measured_into(path / part, jobs, argv, console, request.where)

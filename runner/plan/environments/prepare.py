@@ -49,10 +49,6 @@ Checked = Mapping[Environment, Facts]
 """Environments, the reference first, and the facts that their interpreters report."""
 
 
-class SameEnvironments(UsageError):
-    """Two of ``--envs`` use the same installation of torch, with equal versions and settings."""
-
-
 def prepared(
     asked: Sequence[EnvSpec], jobs: Sequence[Job], *, skip: bool
 ) -> tuple[tuple[Job, ...], dict[str, Any]]:
@@ -80,7 +76,7 @@ def resolved(asked: Sequence[EnvSpec], say: Say) -> Checked:
         names = (facts.keys() | others.keys()) - {"devices", "prefix"}
         if all(facts.get(name) == others.get(name) for name in names):
             both = f"{first.name} and {second.name} are the same environment ({versions_text(facts)})"
-            raise SameEnvironments(f"--envs: {both}; {DIFFERENT}")
+            raise UsageError(f"--envs: {both}; {DIFFERENT}")
     return checked
 
 

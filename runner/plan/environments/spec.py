@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.settings import Given, Group, Spelled, flag
+from harness.settings import Given, Group, flag
 from runner.errors import UsageError, unknown
 from runner.labels import plain
 
@@ -52,10 +52,6 @@ class EnvSpec:
 
 def environments_given(given: Given, default: Any) -> Any:
     return environments_asked(given.get(ENVS.key), given.get(REFERENCE_ENV.key)) or default
-
-
-def spelled_environments(specs: Sequence[EnvSpec]) -> Spelled:
-    return [(ENVS, f"{spec.name}={spec.text}") for spec in specs]
 
 
 def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[EnvSpec, ...]:
