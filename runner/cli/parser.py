@@ -6,6 +6,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,14 +45,6 @@ class Parser(argparse.ArgumentParser):
 
 
 Others = tuple[tuple[str, bool], ...]
-
-
-class _Others(argparse.Action):
-    """Collects flags of another program as (name, value)."""
-
-    def __call__(self, _: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        earlier = getattr(namespace, self.dest, ())
-        setattr(namespace, self.dest, (*earlier, (option_string, values or None)))
 
 
 def given(arguments: Sequence[str], others: Others = ()) -> Given:
@@ -137,8 +130,10 @@ def build_parser(others: Others = ()) -> Parser:
             seen.add(flag.key)
             add_flag(groups[flag.group], flag)
     for name, valued in others:
-        nargs = "?" if valued else 0
-        parser.add_argument(name, action=_Others, dest=THEIRS, nargs=nargs, help=argparse.SUPPRESS)
+        how: dict[str, Any] = {"action": "append_const"}
+        if valued:
+            how = {"action": "append", "nargs": "?", "type": partial(lambda *pair: pair, name)}
+        parser.add_argument(name, dest=THEIRS, const=(name, ""), help=argparse.SUPPRESS, **how)
     return parser
 
 

@@ -88,7 +88,7 @@ def understood(arguments: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
             raise UsageError(f"{name} is not supported: {rows[name].why}")
     others = tuple((name, bool(row.value)) for name, row in rows.items())
     typed: Typed = dict(given(_folder_of_visualize(words, others), others))
-    theirs = [(rows[name], name, value or "") for name, value in typed.pop(THEIRS, ())]
+    theirs = [(rows[name], name, value) for name, value in typed.pop(THEIRS, ())]
     # special ones look at the others
     notes = [_apply(*use, typed) for use in sorted(theirs, key=lambda use: use[0].special)]
     notes += _rename_values(typed)

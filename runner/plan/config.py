@@ -253,7 +253,9 @@ class RunConfig:
     environments: tuple[spec.EnvSpec, ...] = setting(
         (),
         *(spec.ENVS, spec.REFERENCE_ENV),
-        read=spec.environments_given,
+        read=lambda given, default: (
+            spec.environments_asked(given.get(spec.ENVS.key), given.get(spec.REFERENCE_ENV.key)) or default
+        ),
         spell=lambda specs: [(spec.ENVS, f"{asked.name}={asked.text}") for asked in specs],
     )
     compilers: tuple[str, ...] = setting(

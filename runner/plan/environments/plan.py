@@ -22,12 +22,12 @@ def candidates_in(compilers: Sequence[str], environments: Sequence[Environment])
     The eager of every other environment is a candidate, whose baseline is the reference's eager. If eager
     is among ``compilers``, the reference environment runs eager in a second process: the A/A control.
     """
-    candidates: list[str] = []
-    for place, environment in enumerate(environments):
-        words = [EAGER] if place or EAGER in compilers else []
-        words += [name for name in compilers if name != EAGER]
-        candidates += [of_environment(word, environment.name) for word in words]
-    return tuple(candidates)
+    others = [name for name in compilers if name != EAGER]
+    return tuple(
+        of_environment(name, environment.name)
+        for place, environment in enumerate(environments)
+        for name in ([EAGER, *others] if place or EAGER in compilers else others)
+    )
 
 
 def split_candidate(job: Job, candidate: str) -> tuple[str, Environment]:

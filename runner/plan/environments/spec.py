@@ -9,9 +9,8 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness.settings import Given, Group, flag
+from harness.settings import Group, flag
 from runner.errors import UsageError, unknown
 from runner.labels import plain
 
@@ -48,10 +47,6 @@ class EnvSpec:
     text: str
     python: Path | None = None
     requirements: tuple[str, ...] = ()
-
-
-def environments_given(given: Given, default: Any) -> Any:
-    return environments_asked(given.get(ENVS.key), given.get(REFERENCE_ENV.key)) or default
 
 
 def environments_asked(given: Sequence[str] | None, reference: str | None) -> tuple[EnvSpec, ...]:
