@@ -44,8 +44,8 @@ from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, estimate_text, ms_text, steps_text
 from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.statistics import wilson
+from runner.analysis.texts import mean_text
 from runner.analysis.verdicts.decision import difference, verdict
-from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import optional
 from runner.runs.why.words import overview, overview_text
 from runner.store.record_file import read_records

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.codec import from_json, to_json
+from harness.codec import from_json
 from harness.schema import Record
-from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.reports.summary_json import FILE, render
 from runner.store.record_file import opened
@@ -86,9 +85,9 @@ def _tables(records: Sequence[Record]) -> Tables:
     for warning in content["warnings"]:
         del warning["advice"]  # a sentence to people, as caveats are
     content["comparisons"] = [
-        {"job": c.record.job.key, "candidate": c.record.candidate}
-        | {name: to_json(column.value(c)) for name, column in columns().items() if name not in RAW}
-        for c in summary.comparisons
+        {"job": row["job"], "candidate": c.record.candidate}
+        | {name: value for name, value in row.items() if name not in RAW}
+        for c, row in zip(summary.comparisons, content["comparisons"], strict=True)
     ]
     return {
         name: _rows(value) for name, value in content.items() if value and isinstance(value, (list, dict))
@@ -135,6 +134,9 @@ def differences(was: Any, now: Any, *where: str) -> Iterator[str]:
 
 
 def _same(was: Any, now: Any) -> bool:
+    """An empty text is a missing value."""
+    if was == "":
+        return now in (None, "")
     if isinstance(was, float) and isinstance(now, int | float):
         return math.isclose(was, now, rel_tol=SAME, abs_tol=1e-15)
     return type(was) is type(now) and bool(was == now)

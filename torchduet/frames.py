@@ -38,7 +38,7 @@ OF_A_RESULT = (
 def _declared(rows: str) -> tuple[Column[Any], ...]:
     """A column of each line: name, unit (``-``: a count) and meaning."""
     lines = (line.split(maxsplit=2) for line in rows.strip().splitlines())
-    return (*KEYS, *(Column(name, unit.strip("-"), "", meaning) for name, unit, meaning in lines))
+    return (*KEYS, *(Column(name, unit.strip("-"), meaning=meaning) for name, unit, meaning in lines))
 
 
 SAMPLES = _declared("""

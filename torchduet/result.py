@@ -19,8 +19,9 @@ from runner.analysis.derive import summarize
 from runner.analysis.texts import compiler_name
 from runner.errors import UsageError
 from runner.labels import job_title, plain
-from runner.reports.parts.sections import Section, compilers, sections
-from runner.reports.parts.table import section_table
+from runner.reports.parts.grid import Table
+from runner.reports.parts.sections import compilers, sections
+from runner.reports.views import RESULTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,8 +195,7 @@ def _lines(result: Result) -> Iterator[str]:
     """The HTML of a result. All text is escaped."""
     summary = result.summary
     yield f"<div><p><b>{_text(job_title(result.records[0].job))}</b></p>"
-    for section in sections(summary):
-        yield _table(section)
+    yield from map(_table, RESULTS.tables(summary))
     for comparison in summary.comparisons:
         for what, lines in comparison.explanations():
             yield _list(f"{compiler_name(comparison.compiler)}: {what}", lines)
@@ -211,10 +211,10 @@ def _lines(result: Result) -> Iterator[str]:
     yield "</div>"
 
 
-def _table(section: Section) -> str:
+def _table(whole: Table) -> str:
     from tabulate import tabulate
 
-    table = section_table(section).within(NOTEBOOK_WIDTH)
+    table = whole.within(NOTEBOOK_WIDTH)
     return tabulate(
         [[_line(text) for text in row] for row in table.rows],
         [_line(header) for header in table.header],

@@ -7,13 +7,13 @@ metric's file declares its own numbers (``harness.declared``); they follow the c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import declared as declared_column
 from harness.declared import EAGER, Metric, finite
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+JSON = "json"  # of a value with parts
 KEY, RESULT, SIZE, PARITY, STEADINESS, GENERATION, RECORD = (
     *("key", "result", "size", "parity", "steadiness", "generation", "record"),
 )
@@ -53,16 +54,16 @@ class Column(Generic[T]):
 
     name: str  # "": not in JSON, CSV files and data frames
     unit: str
-    source: str | Callable[[T], Scalar]
+    source: str | Callable[[T], Any] = ""
+    header: str = ""
+    text: Callable[[T], str] | None = None  # instead of the digits of its unit
+    drop: int = 0  # 0: every table has it; else the larger, the sooner a narrow table omits it
+    once: bool = False  # the first row of a group has the text, the next rows only if it differs
+    _: KW_ONLY
+    brief: Callable[[T], str] | None = None  # the text where a table has no column left to omit
     meaning: str = ""
     group: str = RESULT
     digits: int = 3  # significant digits, for units that do not fix the format
-    _: KW_ONLY
-    header: str = ""
-    text: Callable[[T], str] | None = None  # instead of the digits of its unit
-    brief: Callable[[T], str] | None = None  # the text where a table has no column left to omit
-    once: bool = False  # the first row of a group has the text, the next rows only if it differs
-    drop: int = 0  # 0: every table has it; else the larger, the sooner a narrow table omits it
 
     @property
     def dtype(self) -> str:
@@ -73,9 +74,11 @@ class Column(Generic[T]):
         """Whether its cells stand at the right. A factor with its interval begins with the factor."""
         return self.dtype in ("Int64", "Float64") and (self.unit != "ratio" or self.text is None)
 
-    def value(self, row: T) -> Scalar:
+    def value(self, row: T) -> Any:
         """The value as its type; None if it is missing, or if the record has something else there."""
         value = self.source(row) if callable(self.source) else _part(row, self.source)
+        if self.unit == JSON:
+            return value
         if isinstance(value, Enum):
             value = value.value
         if isinstance(value, tuple):
@@ -99,13 +102,23 @@ class Column(Generic[T]):
         return f"{value:,}" if isinstance(value, int) else number_text(value, self.unit, self.digits)
 
 
-def _part(row: object, path: str) -> Scalar:
+def values(unit: str, *names: str, of: str = "") -> Iterator[Column[Any]]:
+    """Columns for programs only: each is the attribute of its name, of this part of a row (``estimate.``)."""
+    return (Column(name, unit, f"{of}{name}") for name in names)
+
+
+def text_column(header: str, text: Callable[[T], str], drop: int = 0, once: bool = False) -> Column[T]:
+    """A column of tables of text only."""
+    return Column("", "text", "", header, text, drop, once)
+
+
+def _part(row: object, path: str) -> Any:
     """``record.parity.failed`` of a comparison; None if one of the parts is None."""
     value: object = row
     for name in path.split("."):
         if value is not None:
             value = value.get(name) if isinstance(value, Mapping) else getattr(value, name)
-    return value  # type: ignore[return-value]  # a test looks at every column
+    return value
 
 
 def _parts(comparison: Comparison) -> tuple[str, str | None]:
@@ -184,16 +197,10 @@ def own_columns() -> tuple[Column[Comparison], ...]:
     reasons = ", ".join(f"`{reason.value}`" for reason in Reason)
     return tuple(
         Column(
-            name,
-            unit,
-            place or COMPUTED.get(name) or _value(name),
-            meaning.format(reasons=reasons),
-            **{
-                "group": group,
-                "text": TEXTS.get(name),
-                "brief": texts.verdict_or_status if name == "verdict" else None,
-                **(more[0] if more else {}),
-            },
+            *(name, unit, place or COMPUTED.get(name) or _value(name)),
+            brief=texts.verdict_or_status if name == "verdict" else None,
+            meaning=meaning.format(reasons=reasons),
+            **{"group": group, "text": TEXTS.get(name), **(more[0] if more else {})},
         )
         for group, rows in read_toml(Path(__file__).with_suffix(".toml")).items()
         for name, (unit, place, meaning, *more) in rows.items()
@@ -212,13 +219,8 @@ OF_PYTORCH = MappingProxyType(
         "compression_ratio": "memory_ratio",
         "eager_peak_mem": "baseline_peak_gb",
         "dynamo_peak_mem": "candidate_peak_gb",
-        "calls_captured": "calls_captured",
-        "unique_graphs": "unique_graphs",
-        "graph_breaks": "graph_breaks",
-        "unique_graph_breaks": "unique_graph_breaks",
-        "autograd_captures": "autograd_captures",
-        "autograd_compiles": "autograd_compiles",
-        "cudagraph_skips": "cudagraph_skips",
+        **{name: name for name in ("calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks")},
+        **{name: name for name in ("autograd_captures", "autograd_compiles", "cudagraph_skips")},
     }
 )
 """The columns of PyTorch's benchmark runner: its header -> our name."""
@@ -232,7 +234,8 @@ def columns() -> Mapping[str, Column[Comparison]]:
 
 
 def _of_metric(metric: Metric, name: str) -> Column[Comparison]:
-    column = Column(name, metric.unit, _value(name), metric.meaning, metric.group, metric.digits)
+    about = (name, metric.unit, _value(name))
+    column = Column(*about, meaning=metric.meaning, group=metric.group, digits=metric.digits)
     shown = next((shown for shown in metric.columns if shown.side + metric.name == name), None)
     if shown is None:
         return column

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.declared import NOISE, WORK, finite
+from harness.declared import finite
 from harness.devices import of
 from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
@@ -31,10 +31,6 @@ paired log ratios, near 0 if rounds are independent. Faults: median number of pa
 
 TOLD_AFTER = (1, 10, 100)
 """Steps of a start-up race after which the time is told."""
-
-Numbers = Mapping[str, float | str | None]
-"""Numbers and texts by name. A missing value is None."""
-
 
 # families
 OVER_EAGER = "eager"  # of the job's baseline
@@ -236,21 +232,6 @@ class Comparison:
                 if shown := tuple(line for line in lines if line.strip()):
                     yield metric.explains, shown
 
-    @property
-    def work(self) -> Numbers | None:
-        """Rates of the steps; None if no step was timed."""
-        return self._group(WORK) if self.n else None
-
-    @property
-    def noise(self) -> Numbers | None:
-        """How steady the samples were and what disturbed them; None if no samples can be used."""
-        own = {name: finite(self.derived[name]) for name in STEADINESS if name in self.derived}
-        return {**own, **self._group(NOISE)} if own else None
-
-    def _group(self, group: str) -> Numbers:
-        values = {name: self.value(name) for metric in declared().of_group(group) for name in metric.names}
-        return {name: value if isinstance(value, str) else finite(value) for name, value in values.items()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanOf:
@@ -366,11 +347,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A warning about the numbers: its title, its cases with their numbers, and what to do."""
+    """A warning about the numbers, or another list: its title, its cases, and what to do."""
 
     title: str
     cases: tuple[str, ...]
-    advice: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

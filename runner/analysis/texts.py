@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from harness.schema import ModelFacts, Record, Status
-from runner.analysis.digits import MISSING, share_text, significant
+from runner.analysis.digits import (
+    MISSING,
+    estimate_text,
+    interval_text,
+    seconds_text,
+    share_text,
+    significant,
+)
+from runner.analysis.estimate import Estimate, Mean
 from runner.analysis.results import CONTROL, Comparison, Ratio
 from runner.analysis.verdicts.parity import COARSE, MARK, is_coarse, percent, resolution_text
 from runner.labels import batch_text, plain, ran_batch, ran_case
@@ -111,3 +120,59 @@ def worst_cell(comparison: Comparison) -> str:
     errors = (worst.candidate_rmse, worst.eager_rmse, worst.noisy_rmse)
     shares = [f"{error / (worst.scale or 1.0) * 100:.2g} %" for error in errors if error is not None]
     return f"{shares[0]} ({', '.join(shares[1:])})"
+
+
+def mean_text(mean: Mean) -> str:
+    """The geometric mean speedup; none of a single model."""
+    return estimate_text(mean.over) if mean.models > 1 else MISSING
+
+
+def these_models_text(mean: Mean, least: int = 2) -> str:
+    """With the interval for these models."""
+    return estimate_text(mean.these) if mean.models >= least else MISSING
+
+
+def typical_seconds(seconds: Estimate) -> str:
+    """The seconds with their interval, if several processes give one."""
+    if seconds.low is None or seconds.high is None:
+        return seconds_text(seconds.factor)
+    return interval_text(seconds.factor, seconds.low, seconds.high)
+
+
+def typical_parts(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """As JSON has it."""
+    return {"value": estimate.factor, "low": estimate.low, "high": estimate.high} if estimate else None
+
+
+def mean_parts(mean: Mean) -> dict[str, float | None]:
+    """As JSON has it."""
+    these = mean.these and {"these_low": mean.these.low, "these_high": mean.these.high}
+    return {"models": mean.models, **(typical_parts(mean.over) or {}), **(these or {})}
+
+
+FAILURES = MappingProxyType(
+    {
+        Status.FAIL_ACCURACY: "wrong",
+        Status.CANNOT_JUDGE: "not judged",
+        Status.EAGER_TWO_RUNS_DIFFER: "not judged",
+        Status.NOT_COMPILED: "not compiled",
+        Status.RECOMPILES: "recompiles",
+    }
+)
+"""Words for statuses that are neither a pass nor a failure to run."""
+
+
+def failures(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
+    """Those that did not pass, by word. *Crashed*: or ran out of time or memory."""
+    words: dict[str, list[Comparison]] = {word: [] for word in ("wrong", "crashed", *FAILURES.values())}
+    for comparison in comparisons:
+        if comparison.status.counted and not comparison.passed:
+            words[FAILURES.get(comparison.status, "crashed")].append(comparison)
+    return words
+
+
+def failures_text(comparisons: Iterable[Comparison]) -> str:
+    """``(wrong 0, crashed 1, not judged 1)`` with a space before it; "" without a failure."""
+    known = failures(comparisons)
+    texts = (f"{word} {len(own)}" for word, own in known.items() if own or word in ("wrong", "crashed"))
+    return f" ({', '.join(texts)})" if any(known.values()) else ""

@@ -9,25 +9,25 @@ from harness.schema import Record, Status
 from runner.analysis.digits import estimate_text, seconds_text, steps_text
 from runner.analysis.estimate import BreakEven
 from runner.analysis.results import CONTROL, Comparison, Curve, GroupSummary, Summary
-from runner.analysis.texts import NOT_CHECKED, compiler_name, parity_word, verdict_text
-from runner.labels import case_name, counted, cut, plain, reason
-from runner.reports.parts.averages import mean_text
+from runner.analysis.texts import NOT_CHECKED, compiler_name, failures, mean_text, parity_word, verdict_text
+from runner.labels import case_name, counted, cut, plain, reason, where
 from runner.reports.parts.curves import crossing_text, range_text
 from runner.reports.parts.sections import Section, sections
 
 MOST_LINES = 12  # results with a line of their own
 LONGEST_REASON = 130
+OPEN, CLOSES = "Open verdicts", "--repeat sets the rounds, --processes the processes"
 
 
-def closing_lines(summary: Summary) -> tuple[str, ...]:
-    """One line for each curve and other result; with more than ``MOST_LINES``, one for each group.
+def closing_lines(summary: Summary, most: int = MOST_LINES) -> tuple[str, ...]:
+    """One line for each curve and other result; with more than ``most``, one for each group.
 
     The A/A control has a line only if nothing else was measured.
     """
     only_controls = all(c.compiler == CONTROL for c in summary.comparisons)
     parts = sections(summary)
     curves = [c for c in summary.curves if only_controls or c.comparisons[0].compiler != CONTROL]
-    curves = curves if len(curves) <= MOST_LINES else []
+    curves = curves if len(curves) <= most else []
     drawn = {id(comparison) for curve in curves for comparison in curve.comparisons}
     results = [
         (part, comparison)
@@ -35,12 +35,37 @@ def closing_lines(summary: Summary) -> tuple[str, ...]:
         for comparison in part.comparisons
         if (only_controls or comparison.compiler != CONTROL) and id(comparison) not in drawn
     ]
-    if len(results) <= MOST_LINES:
+    if len(results) <= most:
         return (*map(_of_curve, curves), *(_of_result(parts, *result) for result in results))
     groups: dict[tuple[str, str], tuple[Section, list[Comparison]]] = {}
     for part, comparison in results:
         groups.setdefault((part.title, comparison.compiler), (part, []))[1].append(comparison)
     return (*map(_of_curve, curves), *(_of_group(parts, part, members) for part, members in groups.values()))
+
+
+def ending(summary: Summary, elsewhere: str) -> Iterator[str]:
+    """What was wrong, what crashed, what is open, other warnings and limits: a line each.
+
+    ``elsewhere``: the file that has all of it.
+    """
+    for word, own in failures(summary.comparisons).items():
+        names = (f"{case_name(c.record.job.case)} {compiler_name(c.compiler)}" for c in own)
+        texts = (
+            names if word == "wrong" else (f"{n} ({c.status.value})" for n, c in zip(names, own, strict=True))
+        )
+        if own:
+            yield f"{word.capitalize()} {len(own)}: {'; '.join(texts)}"
+    reasons = Counter(c.open.reason.value for c in summary.comparisons if c.open is not None)
+    if reasons:
+        counts = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        yield f"Open verdicts {reasons.total()} ({counts}): {CLOSES}"
+    told = tuple(f"{where(c.record, summary.labels)}: " for c in summary.comparisons if not c.passed)
+    others = [f for f in summary.warnings if f.title != OPEN and not all(c.startswith(told) for c in f.cases)]
+    if others:
+        yield f"Warnings: {'; '.join(f'{finding.title} {len(finding.cases)}' for finding in others)}"
+    if summary.caveats:
+        notes = counted(len(summary.caveats), "note")
+        yield f"Limits: {notes} in {elsewhere} on what these numbers do not cover (--explain prints them)"
 
 
 def _of_curve(curve: Curve) -> str:

@@ -20,6 +20,11 @@ FROM_TIMES = (
     *("speedup", "abs_latency", "compilation_latency"),
     *("compression_ratio", "eager_peak_mem", "dynamo_peak_mem"),
 )
+VERDICT = (
+    *("compiler", "verdict", "open_because", "speedup", "ci_low", "ci_high", "p_value", "q_value"),
+    *("n", "processes", "baseline_ms"),
+)
+"""The columns behind those of PyTorch's runner; then follow the others that a result of the run has."""
 OF_ACCURACY = (KEY, SIZE, PARITY, RECORD, COMPILATION)
 """The groups of torchduet's columns in the files of the accuracy check; the others have all groups."""
 # PyTorch's header means another number; its check_graph_breaks.py reads the other name
@@ -29,6 +34,8 @@ RENAMED = {"speedup": "speedup_paired", "eager_fallbacks": "fallbacks_to_eager"}
 def render(summary: Summary) -> Mapping[str, bytes]:
     """A file for each compiler, section and what was tested. A missing number is an empty cell."""
     files: dict[str, bytes] = {}
+    known = [c for c in columns().values() if any(c.value(row) is not None for row in summary.comparisons)]
+    ordered = [columns()[name] for name in VERDICT] + [c for c in known if c.name not in VERDICT]
     for section in sections(summary):
         for compiler in compilers(section):
             parts = map(file_part, (compiler, section.suite, section.dtype, section.mode, section.device))
@@ -38,7 +45,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
                 rows = [c for c in section.comparisons if c.compiler == compiler]
                 rows = [c for c in rows if getattr(c.record.job.protocol, testing)]
                 headers = {h: n for h, n in OF_PYTORCH.items() if h not in (FROM_TIMES, "accuracy")[timed]}
-                others = [c for c in columns().values() if timed or c.group in OF_ACCURACY]
+                others = [c for c in ordered if timed or c.group in OF_ACCURACY]
                 shown = [columns()[name] for name in headers.values()]
                 shown += (others := [c for c in others if c not in shown])
                 table = frame(rows, shown)

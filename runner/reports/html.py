@@ -24,12 +24,13 @@ from runner.reports.pages.overview import ALWAYS_SHOWN, KINDS, candidates, count
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
-from runner.reports.parts.averages import averages, averages_note, averages_tables
-from runner.reports.parts.curves import curve_tables
-from runner.reports.parts.environments import environment_note, environment_tables
-from runner.reports.parts.pairs import pair_tables
+from runner.reports.parts.averages import AVERAGES, averages, averages_note
+from runner.reports.parts.curves import CURVES
+from runner.reports.parts.grid import Table
+from runner.reports.parts.ratios import CANDIDATES, COMPILED, ENVIRONMENTS, environment_note
 from runner.reports.parts.sections import environment_line, protocol_line
-from runner.reports.parts.start_up import process_tables
+from runner.reports.parts.start_up import START_UP
+from runner.reports.parts.view import View
 
 FORMATS = ("html",)
 FILE = "report.html"
@@ -94,7 +95,7 @@ def _page(summary: Summary) -> dict[str, Any]:
         "period": _period(summary),
         "results": [(result, _address(summary, result.comparison)) for result in results],
         **_counts(summary),
-        "averages": averages_tables(summary),
+        "averages": AVERAGES.tables(summary),
         "bars": [
             counts(c for c in part.comparisons if c.compiler == group.compiler)
             for part, group in averages(summary)
@@ -104,16 +105,20 @@ def _page(summary: Summary) -> dict[str, Any]:
         "warnings": summary.warnings,
         "shown_cases": SHOWN_CASES,
         "caveats": summary.caveats,
-        "curves": curve_tables(summary),
+        "curves": CURVES.tables(summary),
         "curve_pictures": [base64.b64encode(data).decode() for data in svgs(summary)],
-        "environments": environment_tables(summary),
+        "environments": _tables(ENVIRONMENTS, summary),
         "environments_note": environment_note(summary) if summary.of(REFERENCE) else "",
-        "processes": process_tables(summary),
-        "pairs": pair_tables(summary),
+        "processes": _tables((*COMPILED, *START_UP), summary),
+        "pairs": _tables(CANDIDATES, summary),
         "facts": [
             (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
         ],
     }
+
+
+def _tables(views: Iterable[View[Summary, Any]], summary: Summary) -> list[Table]:
+    return [table for view in views for table in view.tables(summary)]
 
 
 def _address(summary: Summary, comparison: Comparison) -> str:

@@ -9,35 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from runner.analysis.results import REFERENCE, Summary
-from runner.analysis.texts import coarse_note, compiler_name
-from runner.labels import case_name, cut, plain
-from runner.reports.closing import closing_lines
+from runner.analysis.results import Finding, Summary
+from runner.labels import cut, plain
 from runner.reports.pages.overview import title
-from runner.reports.parts.averages import averages_note, averages_tables
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
-from runner.reports.parts.curves import curve_plot, curve_tables
-from runner.reports.parts.environments import environment_note, environment_tables
 from runner.reports.parts.grid import Table
-from runner.reports.parts.pairs import pair_tables
-from runner.reports.parts.sections import (
-    Section,
-    environment_line,
-    plot_name,
-    program_text,
-    protocol_line,
-    sections,
-)
-from runner.reports.parts.start_up import process_tables
-from runner.reports.parts.table import section_table
+from runner.reports.parts.sections import environment_line, program_text, protocol_line
+from runner.reports.parts.view import MARKDOWN, Lists, View
+from runner.reports.views import VIEWS
 
 FORMATS = ("md",)
 FILE = "report.md"
 LIMIT = 65_536  # bytes; GitHub allows as many characters in a comment
 SHOWN_CASES = 20  # of each warning; the rest is folded
-LEAST_OF_SUMMARY = 6_000  # bytes of its list, and of its table
-OPEN_ROWS = 60  # a table with more rows is folded
+OF_SUMMARY, LEAST_OF_SUMMARY = ("answers", "groups"), 6_000  # views of which so many bytes are never cut
 LONGEST_LINE = 600  # characters
 
 # Characters that can start a tag, an entity or a mention, or close a link's text, emphasis, code or a cell.
@@ -48,19 +35,12 @@ _SPECIAL = re.compile(
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    parts = sections(summary)
     machine = (environment_line(summary.environment), program_text(summary.environment))
     blocks = (
         text(f"# Eager against compiled: {escape(cut(title(summary), LONGEST_LINE))}"),
         text(f"{escape(cut(', '.join(filter(None, machine)), LONGEST_LINE))}."),
         text(f"Protocol: {escape(cut(protocol_line(summary.comparisons), LONGEST_LINE))}."),
-        *_executive(summary),
-        *_environments(summary),
-        *_curves(summary),
-        *_warnings(summary),
-        *(block for part in parts for block in _section(part)),
-        *_pairs(summary),
-        *_environment(summary),
+        *(block for view in VIEWS for block in _blocks(view, summary)),
     )
     return {FILE: fitted(blocks, LIMIT).encode()}
 
@@ -74,83 +54,44 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(harmless, plain(text))
 
 
-def _executive(summary: Summary) -> Iterator[MarkdownBlock]:
-    yield text("## Executive summary")
-    yield replace(list_block(closing_lines(summary)), least=LEAST_OF_SUMMARY)
-    for table in averages_tables(summary):
-        yield text(f"**{escape(table.title)}**")
-        yield replace(table_block(table), least=LEAST_OF_SUMMARY)
-        yield text(averages_note(summary))
-
-
-def _environments(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in environment_tables(summary):
+def _blocks(view: View[Summary, Any] | Lists[Summary], summary: Summary) -> Iterator[MarkdownBlock]:
+    least = LEAST_OF_SUMMARY if view.name in OF_SUMMARY else 0
+    if isinstance(view, Lists):
+        lists = [*view.lists(summary)]
+        if lists and view.title:
+            yield text(f"## {escape(view.title)}")
+        for listed in lists:
+            yield from (replace(block, least=least) for block in _listed(view, listed))
+        return
+    for table in view.tables(summary) if MARKDOWN in view.outlets else ():
+        count, block = len(table.rows), replace(table_block(table), least=least)
+        if not view.folded:
+            yield folded(escape(table.title), block)
+            continue
         yield text(f"## {escape(table.title)}")
-        rows = table_block(table)
-        yield rows if len(table.rows) <= OPEN_ROWS else folded(f"All {len(table.rows)} rows", rows)
-    if summary.of(REFERENCE):
-        yield text(escape(environment_note(summary)))
+        for name in table.pictures:
+            yield text(f"![{view.name}]({name})")
+        yield block if count <= view.folded else folded(f"All {count} rows", block)
+        yield from (text(escape(note)) for note in table.notes)
 
 
-def _curves(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in curve_tables(summary):
-        yield text(f"## {escape(table.title)}")
-        for name in dict.fromkeys(curve_plot(summary, curve) for curve in summary.curves):
-            yield text(f"![curves]({name})")
-        yield table_block(table)
-
-
-def _pairs(summary: Summary) -> Iterator[MarkdownBlock]:
-    for table in (*process_tables(summary), *pair_tables(summary)):
-        yield folded(escape(table.title), table_block(table))
-
-
-def _warnings(summary: Summary) -> Iterator[MarkdownBlock]:
-    if summary.warnings:
-        yield text("## Warnings")
-    for finding in summary.warnings:
-        yield text(f"### {escape(finding.title)}: {len(finding.cases)}")
-        yield text(escape(finding.advice))
-        yield list_block(finding.cases[:SHOWN_CASES])
-        if finding.cases[SHOWN_CASES:]:
-            yield folded("more", list_block(finding.cases[SHOWN_CASES:]))
-    if summary.caveats:
-        yield text("## Notes")
-        yield list_block(summary.caveats)
+def _listed(view: Lists[Summary], listed: Finding) -> Iterator[MarkdownBlock]:
+    if view.folded:
+        lines = _fenced(listed.cases) if view.code else list_block(listed.cases)
+        yield folded(escape(listed.title), lines)
+        return
+    if listed.title:
+        yield text(f"### {escape(listed.title)}: {len(listed.cases)}")
+    if listed.advice:
+        yield text(escape(listed.advice))
+    most = SHOWN_CASES if listed.title else len(listed.cases)
+    yield list_block(listed.cases[:most])
+    if listed.cases[most:]:
+        yield folded("more", list_block(listed.cases[most:]))
 
 
 def list_block(cases: Iterable[str]) -> MarkdownBlock:
     return MarkdownBlock(rows=[f"- {escape(case)}" for case in cases])
-
-
-def _section(part: Section) -> Iterator[MarkdownBlock]:
-    yield text(f"## {escape(part.title)}")
-    if part.rounds:
-        yield text(f"![speedups of {escape(part.suite)}]({plot_name(part.suite, part.dtype)})")
-    count = len(part.comparisons)
-    table = table_block(section_table(part))
-    yield table if count <= OPEN_ROWS else folded(f"All {count} comparisons", table)
-    rounds = f"{part.rounds} rounds. " if part.rounds else ""
-    note = coarse_note(part.comparisons)
-    brackets = "A verdict in brackets: the speedup does not count."
-    yield text(" ".join(filter(None, (f"{rounds}{brackets}", escape(note)))))
-    for c in part.comparisons:
-        case = c.record.job.case
-        name = f"{case_name(case)} {case.mode.value}, {compiler_name(c.compiler)}"
-        for what, texts in c.explanations():
-            yield folded(escape(f"{name}: {what}"), list_block(texts))
-    commands = [plain(c.record.reproduce) for c in part.comparisons if c.record.reproduce]
-    if commands:
-        yield folded("Reproduction commands", _fenced(commands))
-
-
-def _environment(summary: Summary) -> Iterator[MarkdownBlock]:
-    if not summary.environment:
-        return
-    yield text("## Environment")
-    rows = tuple((name, "" if v is None else str(v)) for name, v in sorted(summary.environment.items()))
-    table = Table(header=("fact", "value"), rows=rows)
-    yield folded("Every fact that the workers reported", table_block(table))
 
 
 def table_block(table: Table) -> MarkdownBlock:

@@ -51,7 +51,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 
 def operations(section: Section) -> tuple[Operation, ...]:
     """The operations that were timed and that move bytes."""
-    timed = [c for c in section.comparisons if OPERATION in c.record.job.case.tags and c.work is not None]
+    timed = [c for c in section.comparisons if OPERATION in c.record.job.case.tags and c.n]
     groups = (tuple(group) for _, group in groupby(timed, key=lambda c: c.record.job.key))
     shown = (
         Operation(

@@ -7,16 +7,16 @@ at the right. The last row is the geometric mean over the models that passed, if
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.analysis.digits import MISSING, estimate_text, share_text
 from runner.analysis.estimate import Verdict
 from runner.analysis.results import Comparison, GroupSummary, Summary
-from runner.analysis.texts import batch_cell, compiler_name
+from runner.analysis.texts import batch_cell, compiler_name, mean_text
 from runner.labels import case_name
 from runner.reports.parts import pictures
-from runner.reports.parts.averages import mean_text
 from runner.reports.parts.sections import Section, compilers, plot_name, sections, top_models
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 @pictures.plain_style()
 def draw(panels: Sequence[Section], order: Sequence[str]) -> Figure:
     """The figure of one suite in one dtype. ``order``: all compilers of the run, which fixes their colors."""
-    shown = [top_models(panel, most=MOST_MODELS, otherwise=SHOWN_MODELS) for panel in panels]
+    kept = [top_models(p.comparisons, most=MOST_MODELS, otherwise=SHOWN_MODELS) for p in panels]
+    shown = [(replace(p, comparisons=tuple(c)), text) for p, (c, text) in zip(panels, kept, strict=True)]
     rows = [tuple(_rows(panel)) for panel, _ in shown]
     heights = [len(of_panel) * _lines(of_panel) * LINE_IN + 1.0 for of_panel in rows]
     figure = pictures.new_figure(WIDTH_IN, sum(heights) + 0.3)

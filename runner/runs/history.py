@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from harness.declared import finite
-from harness.schema import Status
+from harness.schema import Status, of_environment
 from runner.analysis.digits import speedup_text
 from runner.analysis.texts import compiler_name
 from runner.errors import UsageError
@@ -124,7 +124,9 @@ def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
     statuses = {}
     for row in summary["comparisons"]:
         words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
-        name = (suites[row["suite"]], *words, *row["changes"], row["candidate"])
+        candidate, environment = row["compiler"], row.get("environment")
+        words.append(of_environment(candidate, environment) if environment else candidate)
+        name = (suites[row["suite"]], *words)
         statuses[tuple(map(plain, name))] = Status(row["status"])
     return {
         "groups": tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
@@ -135,7 +137,7 @@ def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _group(row: Mapping[str, Any], suite: str) -> Group:
-    mean, *ends = (finite(row[f"geomean_{name}"]) for name in ("speedup", "low", "high"))
+    mean, *ends = (finite(row.get(f"geomean_{name}")) for name in ("speedup", "low", "high"))
     if None in ends:  # of one model
         ends = [finite(row.get("these_low")), finite(row.get("these_high"))]
     passed = f"{row['passed']:d} of {row['total']:d} {'passed' if row.get('checked', True) else 'ran'}"

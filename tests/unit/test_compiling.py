@@ -14,7 +14,7 @@ from runner.analysis.estimate import Verdict
 from runner.analysis.results import COMPILATIONS
 from runner.analysis.verdicts.compiling import compilations_of
 from runner.reports.markdown import render
-from runner.reports.parts.pairs import compile_tables
+from runner.reports.parts.ratios import COMPILED
 from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
 from torchduet.frames import frames_of
 
@@ -92,11 +92,11 @@ def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counte
 
 def test_the_tables_have_the_phases_and_who_is_faster() -> None:
     records = runs("model", {"a": 1.0, "b": 1.3}, random.Random(1))
-    table, pairs = compile_tables(summarize(records))
+    (table,), (pairs,) = (view.tables(summarize(records)) for view in COMPILED)
     assert table.header[4] == "seconds [95 % interval]"
     assert [row[2:4] for row in table.rows] == [("a", "cold"), ("b", "cold")]
     assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", table.rows[0][4])
-    assert (pairs.rows[0][2], compile_tables(summarize([make_record(make_job())]))) == ("a over b, cold", ())
+    assert pairs.rows[0][2] == "a over b, cold"
 
 
 def test_a_frame_has_a_row_for_each_compilation() -> None:

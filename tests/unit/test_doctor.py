@@ -13,7 +13,7 @@ from harness.schema import Job, Record, Samples, Status
 from runner.cli.actions import doctor
 from runner.cli.actions.doctor import facts, noise_lines
 from runner.errors import UsageError
-from tests.factories import comparison_of, finding, known, make_job, make_record, make_samples
+from tests.factories import comparison_of, finding, make_job, make_record, make_samples
 
 PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
 GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
@@ -137,11 +137,12 @@ def noisy(n: int, spread: float) -> Samples:
 
 def test_what_is_not_told_is_none_and_never_0() -> None:
     still = record_with(samples([0.01] * 8, [0.01] * 8), stolen_cpu_s=None, rounds_wall_s=0.0)
-    noise = known(comparison_of(still).noise)
     untold = ("stolen_share", "throttled_share", "involuntary_switches_per_s", "gpu_clock_min_mhz")
-    assert {noise[name] for name in (*untold, "lag_1")} == {None}  # lag 1: no variation at all
+    assert {comparison_of(still).value(name) for name in (*untold, "lag_1")} == {
+        None
+    }  # lag 1: no variation at all
     for times in (None, samples([0.01], [math.nan]), samples([0.01, 0.02], [0.01])):
-        assert comparison_of(record_with(times)).noise is None
+        assert not comparison_of(record_with(times)).n
 
 
 @pytest.mark.parametrize(
@@ -168,8 +169,7 @@ def test_a_peak_is_of_its_precision_and_energy_has_a_ratio() -> None:
     record = record_with(samples([0.02] * 8, [0.01] * 8), **numbers, **energy)
     cast = replace(record, job=replace(record.job, baseline_dtype="float32", dtype="bfloat16"))
     for measured, baseline in ((record, 0.25), (cast, None)):
-        work = known(comparison_of(measured).work)
-        shares = (work["baseline_share_of_measured"], work["candidate_share_of_measured"])
-        assert (*shares, work["energy_ratio"]) == (baseline, 0.5, 1.5)
-    without = known(comparison_of(record_with(samples([0.02] * 8, [0.01] * 8), flops_per_step=None)).work)
-    assert {without[name] for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}
+        names = ("baseline_share_of_measured", "candidate_share_of_measured", "energy_ratio")
+        assert tuple(map(comparison_of(measured).value, names)) == (baseline, 0.5, 1.5)
+    without = comparison_of(record_with(samples([0.02] * 8, [0.01] * 8), flops_per_step=None))
+    assert {without.value(name) for name in ("candidate_tflop_per_s", "item", "energy_ratio")} == {None}

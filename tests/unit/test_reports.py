@@ -26,7 +26,7 @@ from runner import reports
 from runner.analysis.derive import summarize
 from runner.analysis.results import OPERATION
 from runner.reports import field_csv, formats, markdown, render_all, roofline, speedup_plot
-from runner.reports.parts.averages import averages_tables
+from runner.reports.parts.averages import AVERAGES
 from runner.reports.parts.sections import Section, sections
 from tests.factories import Capture, Patch, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
@@ -130,7 +130,7 @@ def test_averages_have_no_row_of_a_candidate_that_was_only_skipped() -> None:
     jobs = [make_job(name, candidates=("eager", "inductor")) for name in ("one", "other")]
     records = [make_record(job, name) for job in jobs for name in ("eager", "inductor")]
     skipped = [make_record(job, "onnxrt", status=Status.SKIP) for job in jobs]
-    (averages,) = averages_tables(summarize([*records, *skipped]))
+    (averages,) = AVERAGES.tables(summarize([*records, *skipped]))
     assert [row[0] for row in averages.rows] == ["eager (A/A)", "inductor"]
 
 

@@ -20,7 +20,7 @@ from runner.plan.sweep import AXIS, points
 from runner.reports import html, lines_plot, markdown, summary_json
 from runner.reports.closing import closing_lines
 from runner.reports.pages.overview import title
-from runner.reports.parts.curves import curve_tables
+from runner.reports.parts.curves import CURVES
 from tests.command_line import config_of_words
 from tests.factories import known, make_job, make_record, printed, sampled
 
@@ -194,7 +194,7 @@ def test_points_are_no_models_to_count() -> None:
 def test_a_point_that_failed_is_not_on_the_curve() -> None:
     records = swept(0.01)
     records[2] = make_record(records[2].job, status=Status.FAIL_ACCURACY, speedup=0.1)
-    (table,) = curve_tables(summarize(records))
+    (table,) = CURVES.tables(summarize(records))
     (row,) = table.rows
     assert "faster at all 5 points" in row
     assert (row[-1], [*summarize(records).curves[0].points]) == ("5/6", [1, 2, 8, 16, 32])
@@ -209,7 +209,7 @@ def test_several_axes_are_curves_over_each_at_each_value_of_the_others() -> None
         *(("threads", ("batch=1",)), ("threads", ("batch=8",))),
     ]
     assert [curve.comparisons[0].compiler for curve in curves[:2]] == ["aot_eager", "inductor"]
-    (table,) = curve_tables(summarize(records))
+    (table,) = CURVES.tables(summarize(records))
     assert [row[0] for row in table.rows][:3] == ["model (threads=1)", "", "model (threads=2)"]
 
 

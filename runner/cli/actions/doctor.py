@@ -121,7 +121,7 @@ def noise_lines(record: Record) -> Iterator[str]:
         names = ("python", "torch", "threads", "device_name")
         yield ", ".join(f"{name} {environment[name]}" for name in names if environment.get(name))
     (comparison,) = compare([record])
-    if comparison.noise is None or samples is None:
+    if not comparison.n or samples is None:
         yield f"could not be measured: {record.failure.message if record.failure else record.status.value}"
         return
     for column, sentence in NOISE.items():

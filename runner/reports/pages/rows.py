@@ -14,10 +14,9 @@ from runner.analysis.columns import columns as all_columns
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Estimate
 from runner.analysis.results import Comparison, Summary
-from runner.analysis.texts import compiler_name
+from runner.analysis.texts import compiler_name, mean_text
 from runner.labels import plain
 from runner.reports.pages.overview import KINDS, kind
-from runner.reports.parts.averages import mean_text
 from runner.reports.parts.grid import Number
 from runner.reports.parts.sections import environment_line
 

@@ -1,22 +1,42 @@
-"""The table of averages: a row for each section and compiler."""
+"""The averages: a row for each section and compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from harness.declared import Metric
 from harness.metrics import declared
-from harness.schema import Status
+from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, steps_text, with_unit
 from runner.analysis.estimate import Mean
 from runner.analysis.results import GroupSummary, Summary
-from runner.analysis.texts import compiler_name
-from runner.reports.parts.grid import Table, TextColumn, table_of
+from runner.analysis.texts import compiler_name, failures_text, mean_parts, these_models_text
 from runner.reports.parts.sections import Section, sections
+from runner.reports.parts.view import View
 
 TITLE = "Averages over models. Geometric mean speedup, other means are arithmetic"
-Average = tuple[Section, GroupSummary]
+
+
+class Average(NamedTuple):
+    """The averages of one compiler, beside all results of its section."""
+
+    part: Section
+    group: GroupSummary
+
+
+def _every(summary: Summary) -> tuple[Average, ...]:
+    return tuple(Average(part, group) for part in sections(summary) for group in part.groups)
+
+
+def averages(summary: Summary) -> tuple[Average, ...]:
+    """The rows of the table: the groups of several models. () if none has a number.
+
+    An average over one model would be the model's own number, with another interval.
+    """
+    rows = tuple(row for row in _every(summary) if row.group.total > 1)
+    return rows if any(row.group.checked or row.group.mean.models > 1 for row in rows) else ()
 
 
 def averages_note(summary: Summary) -> str:
@@ -30,85 +50,80 @@ def averages_note(summary: Summary) -> str:
     return f"{enter} an average; the number after the slash counts all models. Averages include slowdowns."
 
 
-def averages(summary: Summary) -> tuple[Average, ...]:
-    """The rows of the table: the groups of several models.
-
-    An average over one model would be the model's own number, with another interval.
-    """
-    return tuple((part, group) for part in sections(summary) for group in part.groups if group.total > 1)
-
-
-def averages_tables(summary: Summary) -> tuple[Table, ...]:
-    """One table, without columns that are empty; () if it has no numbers."""
+def _columns(summary: Summary) -> Iterator[Column[Average]]:
+    """Those of the table, the most important first, then those that only programs read."""
     rows = averages(summary)
-    names: list[TextColumn[Average]] = [TextColumn("compiler", lambda row: compiler_name(row[1].compiler))]
-    if len({part.title for part, _ in rows}) > 1:
-        alike = len({(part.mode, part.dtype, part.device) for part, _ in rows}) == 1
-        names.insert(0, TextColumn("models", lambda row: row[0].suite if alike else row[0].title))
-    numbers = tuple(_columns(summary))
-    droppable = [column.header for column in reversed(numbers[1:])]
-    table = table_of(TITLE, rows, (*names, *numbers), droppable).filled()
-    return (table,) if len(table.header) > len(names) else ()
+    if len({row.part.title for row in rows}) > 1:
+        alike = len({(row.part.mode, row.part.dtype, row.part.device) for row in rows}) == 1
+        yield text_column("models", lambda row: row.part.suite if alike else row.part.title)
+    yield Column("compiler", "text", "group.compiler", "compiler", lambda r: compiler_name(r.group.compiler))
+    for drop, (header, text) in enumerate(_texts(summary)):
+        yield text_column(header, text, drop=drop)
+    yield from values("text", "suite", "mode", "device", "dtype", of="group.place.")
+    yield from values("", "total", "passed", of="group.")
+    yield from values("share", "pass_share", "pass_low", "pass_high", of="group.")
+    yield Column("averaged", "", "group.mean.models")
+    yield Column("geomean_speedup", "ratio", "group.mean.value")
+    yield from (Column(f"geomean_{end}", "ratio", f"group.mean.over.{end}") for end in ("low", "high"))
+    yield from (Column(f"these_{end}", "ratio", f"group.mean.these.{end}") for end in ("low", "high"))
+    for metric in declared().averages():
+        assert metric.average is not None
+        yield Column(f"mean_{metric.name}", metric.unit, f"group.means.{metric.name}.value")
+        yield Column(f"{metric.average.key}_n", "", f"group.means.{metric.name}.n")
+    yield Column("judged_finely", "share", "group.judged.value")
+    yield Column("judged_models", "", "group.judged.n")
+    yield Column("common_models", "", "group.common.models")
+    yield Column("common_geomean", "ratio", "group.common.value")
+    yield from (Column(f"common_{end}", "ratio", f"group.common.over.{end}") for end in ("low", "high"))
+    yield from values(JSON, "verdicts", "break_even", of="group.")
+    yield Column("system", JSON, lambda row: mean_parts(row.group.system))
+    yield Column("allocator", JSON, lambda row: mean_parts(row.group.allocator))
+    yield from values("truth", "checked", of="group.")
 
 
-def mean_text(mean: Mean) -> str:
-    """The geometric mean speedup; none of a single model."""
-    return estimate_text(mean.over) if mean.models > 1 else MISSING
+def _texts(summary: Summary) -> Iterator[tuple[str, Callable[[Average], str]]]:
+    yield "speedup, models like these\n[95 % interval], n", lambda row: _of_models(row.group.mean, row)
+    yield "pass rate\n[95 % interval], n", _passrate
+    yield "values judged to 1 %\nmean, n", _judged
+    for metric in declared().averages():
+        heading = metric.average.heading if metric.average else ""
+        yield f"{heading}\nmean, n", partial(_mean_text, metric)
+    yield "break-even steps, median of all\npay, median of these; never", _break_even
+    yield "speedup, these models\n[95 % interval]", lambda row: these_models_text(row.group.mean)
+    if any(group.common.models != group.mean.models for group in summary.groups if group.mean.models):
+        header = "speedup, models that all compilers passed\n[95 % interval], n"
+        yield header, lambda row: _of_models(row.group.common, row)
+    if any(group.system.models for group in summary.groups):
+        header = "speedup, malloc as the system has it\n[95 % interval], n"
+        yield header, lambda row: _of_models(row.group.system, row, least=0)
+        header = "the allocator's factor, these models\n[95 % interval]"
+        yield header, lambda row: these_models_text(row.group.allocator, least=0)
 
 
 def _of_models(mean: Mean, row: Average, least: int = 2) -> str:
     """With the number of models."""
     if mean.models < least:
         return MISSING
-    return f"{estimate_text(mean.over)}, {mean.models}/{row[1].total}"
-
-
-def these_models_text(mean: Mean, least: int = 2) -> str:
-    """With the interval for these models."""
-    return estimate_text(mean.these) if mean.models >= least else MISSING
-
-
-def _columns(summary: Summary) -> Iterator[TextColumn[Average]]:
-    """The most important first."""
-    yield TextColumn(
-        "speedup, models like these\n[95 % interval], n", lambda row: _of_models(row[1].mean, row)
-    )
-    yield TextColumn("pass rate\n[95 % interval], n", _passrate)
-    yield TextColumn("values judged to 1 %\nmean, n", _judged)
-    for metric in declared().averages():
-        heading = metric.average.heading if metric.average else ""
-        yield TextColumn(f"{heading}\nmean, n", partial(_mean, metric))
-    yield TextColumn("break-even steps, median of all\npay, median of these; never", _break_even)
-    yield TextColumn("speedup, these models\n[95 % interval]", lambda row: these_models_text(row[1].mean))
-    if any(group.common.models != group.mean.models for group in summary.groups if group.mean.models):
-        header = "speedup, models that all compilers passed\n[95 % interval], n"
-        yield TextColumn(header, lambda row: _of_models(row[1].common, row))
-    if any(group.system.models for group in summary.groups):
-        header = "speedup, malloc as the system has it\n[95 % interval], n"
-        yield TextColumn(header, lambda row: _of_models(row[1].system, row, least=0))
-        header = "the allocator's factor, these models\n[95 % interval]"
-        yield TextColumn(header, lambda row: these_models_text(row[1].allocator, least=0))
+    return f"{estimate_text(mean.over)}, {mean.models}/{row.group.total}"
 
 
 def _passrate(row: Average) -> str:
-    group = row[1]
+    group = row.group
     if not group.checked:
         return MISSING
     interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
-    own = (c.record.status for c in row[0].comparisons if c.compiler == group.compiler)
-    wrong, lost = sum(status is Status.FAIL_ACCURACY for status in own), group.total - group.passed
-    failures = f" (wrong results {wrong}, others {lost - wrong})" if lost else ""
-    return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}{failures}"
+    why = failures_text(c for c in row.part.comparisons if c.compiler == group.compiler)
+    return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}{why}"
 
 
 def _judged(row: Average) -> str:
-    mean = row[1].judged
-    return MISSING if mean.value is None else f"{mean.value:.1%}, {mean.n}/{row[1].total}"
+    mean = row.group.judged
+    return MISSING if mean.value is None else f"{mean.value:.1%}, {mean.n}/{row.group.total}"
 
 
 def _break_even(row: Average) -> str:
     """``19,000 [6,100, never]; 40/71 pay, 5,500; 12 never``, or ``open; 0/39 pay; 5 never``"""
-    known = row[1].break_even
+    known = row.group.break_even
     if known.models < 2 or known.median is None:
         return MISSING
     interval = f" [{steps_text(known.low)}, {steps_text(known.high or 0.0)}]" if known.low is not None else ""
@@ -117,9 +132,18 @@ def _break_even(row: Average) -> str:
     return f"open; {counts}" if known.open else f"{steps_text(known.median)}{interval}; {counts}"
 
 
-def _mean(metric: Metric, row: Average) -> str:
-    """A metric's mean over the models, with the number of models."""
-    mean = row[1].means[metric.name]
+def _mean_text(metric: Metric, row: Average) -> str:
+    """With the number of models."""
+    mean = row.group.means[metric.name]
     if mean.value is None or mean.n < 2:
         return MISSING
-    return f"{with_unit(mean.value, metric.unit, metric.digits)}, {mean.n}/{row[1].total}"
+    return f"{with_unit(mean.value, metric.unit, metric.digits)}, {mean.n}/{row.group.total}"
+
+
+AVERAGES: View[Summary, Average] = View(
+    name="groups",
+    rows=_every,
+    columns=_columns,
+    parts=lambda summary: [(TITLE, averages(summary))],
+    notes=lambda summary, _: [averages_note(summary)],
+)

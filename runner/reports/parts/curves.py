@@ -1,44 +1,41 @@
-"""The table of the curves of ``--sweep``, as rows of text, for all reports."""
+"""The curves of ``--sweep``: where the speedup of a candidate crosses 1."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
+from functools import partial
 
+from runner.analysis.columns import JSON, Column, text_column
 from runner.analysis.digits import estimate_text
 from runner.analysis.estimate import Verdict
 from runner.analysis.results import Crossover, Curve, Summary
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
-from runner.reports.parts.grid import Table, TextColumn, table_of
 from runner.reports.parts.sections import conditions, plot_name
+from runner.reports.parts.view import View
 
-TITLE = "Curves: where the speedup crosses 1.00x [95 % interval]"
 
-
-def curve_tables(summary: Summary) -> tuple[Table, ...]:
-    """() without --sweep."""
-    if not summary.curves:
-        return ()
+def _columns(summary: Summary) -> Iterator[Column[Curve]]:
     labels = summary.labels
-    cells: tuple[TextColumn[Curve], ...] = (
-        TextColumn("model", lambda curve: case_name(curve.case), once=True),
-        TextColumn("conditions", lambda curve: _conditions(curve, labels), once=True),
-        TextColumn("candidate", lambda curve: compiler_name(curve.comparisons[0].compiler)),
-        TextColumn("over", range_text),
-        TextColumn("against eager", crossing_text),
-        TextColumn("speedup\nat the first point", lambda curve: _speedup(curve, 0)),
-        TextColumn("speedup\nat the last point", lambda curve: _speedup(curve, -1)),
-        TextColumn("points", lambda curve: f"{len(curve.points)}/{len(curve.comparisons)}", is_number=True),
-    )
-    droppable = ("conditions", "points", "speedup\nat the first point", "speedup\nat the last point", "over")
-    return (table_of(TITLE, summary.curves, cells, droppable, lambda curve: curve.family),)
 
+    def where(curve: Curve) -> str:
+        first = curve.comparisons[0]
+        job = first.record.job
+        return conditions(labels[job.case.suite], job.case.mode.value, job.dtype, first.device)
 
-def _conditions(curve: Curve, labels: Mapping[str, str]) -> str:
-    first = curve.comparisons[0]
-    job = first.record.job
-    return conditions(labels[job.case.suite], job.case.mode.value, job.dtype, first.device)
+    yield Column("axis", "text", "axis")
+    yield text_column("model", lambda curve: case_name(curve.case), once=True)
+    yield text_column("conditions", where, once=True, drop=5)
+    yield Column("candidate", "text", lambda curve: curve.comparisons[0].record.candidate)
+    yield text_column("candidate", lambda curve: compiler_name(curve.comparisons[0].compiler))
+    yield Column("jobs", JSON, lambda curve: [comparison.record.job.key for comparison in curve.comparisons])
+    yield text_column("over", range_text, drop=1)
+    yield Column("crossovers", JSON, "crossovers", "against eager", crossing_text)
+    for drop, place, word in ((3, 0, "first"), (2, -1, "last")):
+        yield text_column(f"speedup\nat the {word} point", partial(_speedup, place), drop)
+    yield Column("points", JSON, lambda curve: [*curve.points])
+    yield text_column("points", lambda curve: f"{len(curve.points)}/{len(curve.comparisons)}", drop=4)
 
 
 def curve_plot(summary: Summary, curve: Curve) -> str:
@@ -76,6 +73,16 @@ def _value(at: float) -> str:
     return f"{math.ceil(round(at, 6)):,}"
 
 
-def _speedup(curve: Curve, place: int) -> str:
+def _speedup(place: int, curve: Curve) -> str:
     point = curve.points.get(curve.comparisons[place].record.job.case.at[curve.axis])  # None if it failed
     return estimate_text(point.estimate if point else None)
+
+
+CURVES: View[Summary, Curve] = View(
+    name="curves",
+    title="Curves: where the speedup crosses 1.00x [95 % interval]",
+    rows=lambda summary: summary.curves,
+    columns=_columns,
+    group=lambda curve: curve.family,
+    pictures=lambda summary, curves: [curve_plot(summary, curve) for curve in curves],
+)

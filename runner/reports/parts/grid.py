@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from runner.analysis.columns import Column
 from runner.analysis.digits import MISSING
@@ -22,19 +22,6 @@ WIDE_GAP, NARROW_GAP = 2, 1  # spaces between columns
 SHORTEST_NAME = 36  # a column is omitted rather than that a shorter name in the first column wraps
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn(Generic[T]):
-    """A column, by what it says of an item. ``header`` may have two lines.
-
-    ``once``: the first row of a group has the text; the next rows have it only if it differs.
-    """
-
-    header: str
-    cell: Callable[[T], str]
-    is_number: bool = False
-    once: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """``droppable``: the headers that may be omitted for width, the least important first."""
@@ -46,7 +33,9 @@ class Table:
     droppable: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()
     gap: int = WIDE_GAP
-    brief: tuple[tuple[str, ...], ...] = ()  # rows with shorter texts, if they do not fit
+    brief: tuple[tuple[str, ...], ...] = ()  # rows with shorter texts, if no column is left to omit
+    notes: tuple[str, ...] = ()  # lines below it
+    pictures: tuple[str, ...] = ()  # the files of those above it
 
     def filled(self) -> Table:
         """The table without columns that are empty in all rows."""
@@ -89,25 +78,30 @@ class Table:
 
 
 def table_of(
-    title: str,
-    items: Iterable[T],
-    columns: Sequence[TextColumn[T] | Column[T]],
-    droppable: Iterable[str] = (),
-    group: Callable[[T], object] = id,
+    title: str, items: Iterable[T], columns: Iterable[Column[T]], group: Callable[[T], object] = id
 ) -> Table:
-    """A row for each item. ``group``: items in succession with an equal value form a group."""
-    groups = (tuple(members) for _, members in groupby(items, key=group))
-    texts = ([_texts(members, column) for column in columns] for members in groups)
+    """A row for each item, without columns that are empty. ``group``: equal for items that share a text."""
+    shown = [column for column in columns if column.header]
+    groups = [tuple(members) for _, members in groupby(items, key=group)]
+
+    def rows(columns: Iterable[Column[T]]) -> tuple[tuple[str, ...], ...]:
+        texts = ([_texts(members, column) for column in columns] for members in groups)
+        return tuple(row for of_group in texts for row in zip(*of_group, strict=True))
+
+    briefer = any(column.brief for column in shown)
     return Table(
         title=title,
-        header=tuple(column.header for column in columns),
-        numbers=tuple(column.is_number for column in columns),
-        rows=tuple(row for of_group in texts for row in zip(*of_group, strict=True)),
-        droppable=tuple(droppable),
-    )
+        header=tuple(column.header for column in shown),
+        numbers=tuple(column.is_number for column in shown),
+        rows=rows(shown),
+        brief=rows([replace(column, text=column.brief or column.text) for column in shown])
+        if briefer
+        else (),
+        droppable=tuple(c.header for c in sorted(shown, key=lambda column: -column.drop) if c.drop),
+    ).filled()
 
 
-def _texts(members: Sequence[T], column: TextColumn[T] | Column[T]) -> list[str]:
+def _texts(members: Sequence[T], column: Column[T]) -> list[str]:
     texts = [column.cell(item) for item in members]
     if not column.once:
         return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from harness.devices import PLATFORMS
@@ -12,6 +12,8 @@ from harness.schema import Protocol, Record, Scalar
 from runner.analysis.digits import MISSING, share_text
 from runner.analysis.results import Comparison, GroupSummary, Place, Ratio, Summary
 from runner.labels import file_part, merged_facts, plain
+
+MOST_MODELS, SHOWN_MODELS = 200, 50  # a larger section shows the models with speedups furthest from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,7 @@ class Section:
 
     @property
     def rounds(self) -> str:
-        """``n = 10 to 100``; empty if nothing was timed."""
-        counts = sorted({c.n for c in self.comparisons if c.n})
-        return f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else ""
+        return rounds_text(self.comparisons)
 
 
 def sections(summary: Summary) -> tuple[Section, ...]:
@@ -57,6 +57,12 @@ def sections(summary: Summary) -> tuple[Section, ...]:
         )
         for place, members in comparisons.items()
     )
+
+
+def rounds_text(comparisons: Iterable[Comparison]) -> str:
+    """``n = 10 to 100``; empty if nothing was timed."""
+    counts = sorted({c.n for c in comparisons if c.n})
+    return f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else ""
 
 
 def conditions(suite: str, mode: str, dtype: str, device: str) -> str:
@@ -138,18 +144,17 @@ def plot_name(suite: str, dtype: str, kind: str = "") -> str:
     return f"{file_part(suite)}_{file_part(dtype)}{kind}.png"
 
 
-def top_models(section: Section, *, most: int, otherwise: int) -> tuple[Section, str]:
-    """The section, and "". With more than ``most`` models: ``otherwise`` of them, and a sentence on this."""
-    models = [tuple(group) for _, group in groupby(section.comparisons, key=lambda c: c.record.job.key)]
+def top_models(
+    comparisons: Sequence[Comparison], *, most: int = MOST_MODELS, otherwise: int = SHOWN_MODELS
+) -> tuple[Sequence[Comparison], str]:
+    """The results, and "". With more than ``most`` models: ``otherwise`` of them, and a sentence on this."""
+    models = [tuple(group) for _, group in groupby(comparisons, key=lambda c: c.record.job.key)]
     if len(models) <= most:
-        return section, ""
+        return comparisons, ""
     by_distance = sorted(range(len(models)), key=lambda place: -_distance(models[place]))
-    places = sorted(by_distance[:otherwise])
-    comparisons = tuple(comparison for place in places for comparison in models[place])
+    kept = [comparison for place in sorted(by_distance[:otherwise]) for comparison in models[place]]
     shown = f"{otherwise:,} of {len(models):,} models, with the speedups furthest from 1"
-    return replace(
-        section, comparisons=comparisons
-    ), f"{shown}; report.html and the CSV files have all models"
+    return kept, f"{shown}; report.html and the CSV files have all models."
 
 
 def _distance(model: Sequence[Comparison]) -> float:

@@ -1,55 +1,73 @@
-"""The tables of ``--start-up`` and ``--shapes``, as rows of text, for all reports."""
+"""The start-up race and the streams of changing shapes: what ran in fresh processes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 from harness.schema import EAGER_START, of_environment
+from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, ms_text, number_text, seconds_text
 from runner.analysis.results import TOLD_AFTER, StartForm, Summary
-from runner.analysis.texts import compiler_name, status_word
-from runner.labels import case_name
-from runner.reports.parts.grid import Table, TextColumn, optional, table_of
-from runner.reports.parts.pairs import compile_tables, typical_seconds
-from runner.reports.parts.sections import conditions_of
+from runner.analysis.texts import compiler_name, status_word, typical_parts, typical_seconds
+from runner.reports.parts.grid import optional
+from runner.reports.parts.ratios import of_job
+from runner.reports.parts.view import Part, View
 
 TITLE = "Start-up in fresh processes: seconds from the built model to the end of a step"
 
 
-def process_tables(summary: Summary) -> tuple[Table, ...]:
-    """What was measured in fresh processes: compilations, starts, changing shapes."""
-    return (*compile_tables(summary), *start_up_tables(summary), *shape_tables(summary))
+_number = partial(Column, "", "", "")  # at the right, as its digits are
 
 
-def start_up_tables(summary: Summary) -> tuple[Table, ...]:
-    """() without --start-up."""
-    if not summary.start_forms:
-        return ()
-    labels = summary.labels
-    cells: tuple[TextColumn[StartForm], ...] = (
-        TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
-        TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
-        TextColumn("from", form_name),
-        *(TextColumn(f"step {n}\ns", partial(_after, n), is_number=True) for n in TOLD_AFTER),
-        TextColumn("settled\ns", _settled, is_number=True),
-        TextColumn(
-            "stored\nMB",
-            lambda form: optional(form.stored_bytes, lambda size: number_text(size / 1e6, "")),
-            is_number=True,
-        ),
-        TextColumn("overtakes eager\nafter steps", overtaking_text, is_number=True),
-        TextColumn("overtakes eager\nafter s", _overtaking_s, is_number=True),
-        TextColumn("parity", lambda form: MISSING if form.stored_bytes is None else status_word(form.status)),
-        TextColumn("n", lambda form: str(form.n), is_number=True),
+def _both(summary: Summary) -> Iterator[Column[StartForm]]:
+    """What tables of both begin with, and what both have for programs only."""
+    yield from of_job(summary, lambda form: form.comparison.record)
+    yield from values("text", "candidate", of="comparison.record.")
+    yield from values("text", "start", "status", "failure")
+    yield Column("after", JSON, lambda form: {f"{n}": typical_parts(time) for n, time in form.after.items()})
+    yield Column("settled_s", JSON, lambda form: typical_parts(form.settled_s))
+    yield Column("speedup", JSON, lambda form: typical_parts(form.speedup))
+    yield from values(JSON, "settled_step", "step_s", "overtaking", "stored_bytes", "recompiles")
+
+
+def _start_columns(summary: Summary) -> Iterator[Column[StartForm]]:
+    yield from _both(summary)
+    yield text_column("from", form_name)
+    for number, drop in zip(TOLD_AFTER, (2, 5, 0), strict=True):
+        yield _number(f"step {number}\ns", partial(_after, number), drop)
+    yield _number(
+        "settled\ns", lambda form: f"{seconds_text(form.settled_s.factor)} (step {form.settled_step:.0f})", 6
     )
-    droppable = (
-        *("conditions", "n", "settled\ns", "step 10\ns", "stored\nMB", "parity", "step 1\ns"),
-        "overtakes eager\nafter s",
+    yield _number(
+        "stored\nMB", lambda form: optional(form.stored_bytes, lambda size: number_text(size / 1e6, "")), 4
     )
-    return (
-        table_of(TITLE, summary.start_forms, cells, droppable, lambda form: form.comparison.record.job.key),
+    yield _number("overtakes eager\nafter steps", overtaking_text, drop=0)
+    yield _number("overtakes eager\nafter s", _overtaking_s, drop=1)
+    yield text_column(
+        "parity", lambda form: MISSING if form.stored_bytes is None else status_word(form.status), drop=3
     )
+    yield Column("n", "", "n", header="n", drop=7)
+
+
+def _shape_columns(summary: Summary) -> Iterator[Column[StartForm]]:
+    yield from _both(summary)
+    yield text_column(
+        "compiler",
+        lambda form: EAGER_START if form.start == EAGER_START else compiler_name(form.comparison.compiler),
+    )
+    yield _number("total\ns", lambda form: seconds_text(form.curve[-1]))
+    yield _number(
+        "speedup\nof the total",
+        lambda form: estimate_text(form.speedup),
+    )
+    yield _number("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format))
+    yield _number("later calls\nms", lambda form: ms_text(1e3 * form.step_s))
+    yield text_column(
+        "parity", lambda form: MISSING if form.start == EAGER_START else status_word(form.status)
+    )
+    yield Column("n", "", "n", header="n", drop=1)
 
 
 def form_name(form: StartForm) -> str:
@@ -78,38 +96,28 @@ def _after(number: int, form: StartForm) -> str:
     return optional(form.after.get(number), typical_seconds)
 
 
-def _settled(form: StartForm) -> str:
-    return f"{seconds_text(form.settled_s.factor)} (step {form.settled_step:.0f})"
+def _shapes(summary: Summary) -> Iterator[Part[StartForm]]:
+    for first in summary.shape_forms[:1]:
+        shapes = first.comparison.record.job.extras.shapes
+        calls = f"{len(first.curve)} calls in fresh processes, compilation included"
+        yield f"Changing shapes ({shapes}): {calls}", summary.shape_forms
 
 
-# -- changing shapes -----------------------------------------------------------------
-
-
-def shape_tables(summary: Summary) -> tuple[Table, ...]:
-    """() without --shapes."""
-    if not summary.shape_forms:
-        return ()
-    first, labels = summary.shape_forms[0], summary.labels
-    shapes = first.comparison.record.job.extras.shapes
-    title = f"Changing shapes ({shapes}): {len(first.curve)} calls in fresh processes, compilation included"
-    cells: tuple[TextColumn[StartForm], ...] = (
-        TextColumn("model", lambda form: case_name(form.comparison.record.job.case), once=True),
-        TextColumn("conditions", lambda form: conditions_of(form.comparison.record, labels), once=True),
-        TextColumn("compiler", _stream_name),
-        TextColumn("total\ns", lambda form: seconds_text(form.curve[-1]), is_number=True),
-        TextColumn("speedup\nof the total", lambda form: estimate_text(form.speedup), is_number=True),
-        TextColumn(
-            "recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format), is_number=True
-        ),
-        TextColumn("later calls\nms", lambda form: ms_text(1e3 * form.step_s), is_number=True),
-        TextColumn("parity", lambda form: MISSING if form.start == EAGER_START else status_word(form.status)),
-        TextColumn("n", lambda form: str(form.n), is_number=True),
-    )
-    droppable = ("conditions", "n")
-    return (
-        table_of(title, summary.shape_forms, cells, droppable, lambda form: form.comparison.record.job.key),
-    )
-
-
-def _stream_name(form: StartForm) -> str:
-    return EAGER_START if form.start == EAGER_START else compiler_name(form.comparison.compiler)
+START_UP: tuple[View[Summary, StartForm], ...] = (
+    View(
+        name="start_forms",
+        title=TITLE,
+        rows=lambda summary: summary.start_forms,
+        columns=_start_columns,
+        group=lambda form: form.comparison.record.job.key,
+        folded=0,
+    ),
+    View(
+        name="shape_forms",
+        rows=lambda summary: summary.shape_forms,
+        columns=_shape_columns,
+        parts=_shapes,
+        group=lambda form: form.comparison.record.job.key,
+        folded=0,
+    ),
+)
