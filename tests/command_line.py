@@ -18,7 +18,7 @@ from runner.cli.parser import parsed as read_by
 from runner.errors import UsageError
 from runner.plan.checks import run_config
 from runner.plan.config import RunConfig
-from runner.plan.environments.plan import named
+from runner.plan.environments.spec import named
 from runner.plan.jobs import Catalog, plan
 
 

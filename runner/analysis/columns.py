@@ -25,7 +25,7 @@ from runner.analysis.digits import MISSING, break_even_text, estimate_text, numb
 from runner.analysis.estimate import Reason
 from runner.analysis.results import OPERATION, Comparison
 from runner.labels import case_name, notes_of, ran_batch, suite_labels
-from runner.plan.environments.plan import split_candidate
+from runner.plan.environments.spec import split_candidate
 
 if TYPE_CHECKING:
     import pandas as pd

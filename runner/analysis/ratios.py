@@ -35,7 +35,7 @@ from runner.analysis.verdicts.decision import Between, difference, judged_or_non
 from runner.analysis.verdicts.family import assumed_of, estimates_of, is_eager_of
 from runner.analysis.verdicts.reasons import judgment
 from runner.labels import compiler_label, device_labels
-from runner.plan.environments.plan import EAGER, split_candidate
+from runner.plan.environments.spec import EAGER, split_candidate
 
 
 def judged(ratios: Sequence[Ratio], *, tested: Callable[[Ratio], bool] = lambda _: True) -> tuple[Ratio, ...]:

@@ -16,7 +16,7 @@ from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import estimate_text, seconds_text
 from runner.analysis.estimate import BreakEven, Estimate, Mean, Open, PairedEstimate, Paying, Verdict
 from runner.labels import plain, reason, suite_labels
-from runner.plan.environments.plan import EAGER
+from runner.plan.environments.spec import EAGER
 from runner.store.figures import Figures
 
 CONTROL = EAGER

@@ -11,8 +11,7 @@ from typing import Any
 from harness.schema import Environment, Job
 from harness.settings import is_own_model
 from runner.plan.config import QUICK, USUAL, Changes, RunConfig, Selection
-from runner.plan.environments.plan import EAGER, split_candidate
-from runner.plan.environments.spec import EnvSpec
+from runner.plan.environments.spec import EAGER, EnvSpec, split_candidate
 from runner.plan.settings import words
 from runner.plan.sweep import axes_of
 from runner.store.invocation import program, suite_script

@@ -37,7 +37,7 @@ from runner.engine.replies import Measured
 from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
-from runner.plan.environments.plan import split_candidate
+from runner.plan.environments.spec import split_candidate
 from runner.store.figures import figures_file
 from runner.store.invocation import program_facts
 

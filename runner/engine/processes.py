@@ -50,7 +50,7 @@ from runner.analysis.verdicts.family import assumed_of
 from runner.engine import Pause
 from runner.engine.executors import Stop
 from runner.engine.stopping import more_processes
-from runner.plan.environments.plan import EAGER, split_candidate
+from runner.plan.environments.spec import EAGER, split_candidate
 from runner.store.record_file import append_record, read_records
 
 Steps = Iterator[Record | Pause]

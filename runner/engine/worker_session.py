@@ -28,7 +28,7 @@ from harness.worker.status_page import Activity
 from runner.engine.replies import Checked, Failed, Finished, Measured, Opened, WarmedUp, invalid
 from runner.engine.worker_process import WorkerLost
 from runner.labels import plain
-from runner.plan.environments.plan import EAGER, split_candidate
+from runner.plan.environments.spec import EAGER, split_candidate
 
 PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity"), "build"), "prepare": "compile"}
 """The phase of ``--phase-timeout`` that limits each call; every other call: measure."""

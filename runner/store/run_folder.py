@@ -141,7 +141,7 @@ class RunFolder:
 
     def open_case(self, job: Job) -> Path:
         """The job's folder, as ``write_case`` makes it. Returns the log."""
-        self.records_path.stat()
+        self.records_path.stat()  # as in ``append``
         own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
         return write_case(self.path / "cases" / job.key, job, own)
 

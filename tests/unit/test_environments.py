@@ -15,8 +15,7 @@ from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
 from runner.plan.environments import prepare
-from runner.plan.environments.plan import in_environments, split_candidate
-from runner.plan.environments.spec import environments_asked
+from runner.plan.environments.spec import environments_asked, in_environments, split_candidate
 from runner.plan.interpreter import cache_root, code_folder
 from tests.command_line import executable, refused
 from tests.factories import Patch, make_job

@@ -11,7 +11,7 @@ from harness.schema import Record, Samples, Status
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Reason, Verdict
 from runner.analysis.results import PAIRS, REFERENCE, Ratio, Summary, same_results
-from runner.plan.environments.plan import candidates_in
+from runner.plan.environments.spec import candidates_in
 from runner.reports import render_all
 from runner.reports.parts.ratios import versions
 from tests.factories import (

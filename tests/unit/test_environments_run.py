@@ -14,7 +14,7 @@ from runner.cli.commands import job_command
 from runner.engine import JobContext, Place
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
-from runner.plan.environments.plan import candidates_in
+from runner.plan.environments.spec import candidates_in
 from tests.factories import known, make_environments, make_job, make_parity
 from tests.unit.test_execute import Reply, Script, failed, lost
 

@@ -33,8 +33,8 @@ from runner.cli.parser import given
 from runner.errors import UsageError
 from runner.plan.checks import run_config
 from runner.plan.config import QUICK, USUAL, RunConfig, Selection, Where
-from runner.plan.environments.plan import named as in_environments
 from runner.plan.environments.spec import EnvSpec, environments_asked
+from runner.plan.environments.spec import named as in_environments
 from runner.plan.jobs import OF_TRAINING
 from runner.plan.partition import Partition
 from runner.plan.settings import read, rows, words

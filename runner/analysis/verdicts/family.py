@@ -14,7 +14,7 @@ from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, assumed_tau
 from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
 from runner.labels import device_labels
-from runner.plan.environments.plan import EAGER, split_candidate
+from runner.plan.environments.spec import EAGER, split_candidate
 
 FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time
 

@@ -15,7 +15,7 @@ from runner.analysis.results import OVER_PLAIN, PAIRS, STEP, Ratio
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import Between, judged_or_none
 from runner.analysis.verdicts.family import assumed_of
-from runner.plan.environments.plan import EAGER
+from runner.plan.environments.spec import EAGER
 
 FEWEST = 6  # shared rounds; fewer have no interval
 

@@ -9,7 +9,7 @@ from runner.cli.actions.measure import planned
 from runner.cli.exit_codes import OK
 from runner.labels import batch_text, plain, suite_labels
 from runner.plan.config import RunConfig
-from runner.plan.environments.plan import named
+from runner.plan.environments.spec import named
 from runner.plan.jobs import ON_REQUEST, catalog_for, changed_case, plan, setting_for
 from runner.plan.partition import our_part
 

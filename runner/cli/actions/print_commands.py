@@ -9,7 +9,7 @@ from runner.cli.actions.measure import planned
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import OK
 from runner.plan.config import RunConfig
-from runner.plan.environments.plan import named
+from runner.plan.environments.spec import named
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part
 

@@ -30,8 +30,7 @@ from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.labels import plain, reason
 from runner.plan.compilers import Usable
-from runner.plan.environments.plan import in_environments
-from runner.plan.environments.spec import DIFFERENT, EnvSpec
+from runner.plan.environments.spec import DIFFERENT, EnvSpec, in_environments
 from runner.plan.interpreter import base_environment, cache_root, worker_environment
 from runner.plan.possible import WHERE_IT_BEGAN
 from runner.plan.probe import LIMIT_S, NoAnswer, asking_for, printed_by

@@ -13,7 +13,7 @@ from runner.analysis.verdicts.family import is_compiled
 from runner.errors import UsageError
 from runner.labels import where
 from runner.plan.config import RunConfig
-from runner.plan.environments.plan import split_candidate
+from runner.plan.environments.spec import split_candidate
 from runner.runs.compare.gates import COUNTS, FLAG, Gate, GateResult, beyond, gates_asked, slow
 
 KINDS = ("speedup", "compile", "memory", *COUNTS)
