@@ -29,8 +29,7 @@ from runner.errors import UsageError, unknown
 from runner.plan.checks import check
 from runner.plan.compilers import named_compilers, with_availability
 from runner.plan.config import DEVICE, RunConfig
-from runner.plan.possible import check_jobs, check_threads
-from runner.plan.probe import asking_for, missing_devices
+from runner.plan.probe import asking_for, check_jobs, check_threads, missing_devices
 from runner.plan.settings import Names, check_values, value_of
 from runner.store.run_folder import RunFolder
 from torchduet.caller import LocalWorker, left_as_it_was, python_left_as_it_was

@@ -90,7 +90,6 @@ def test_what_the_rounds_say() -> None:
 
 def test_one_device_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.plan.probe.missing_devices", lambda _: {})
-    monkeypatch.setattr("runner.plan.possible.missing_devices", lambda _: {})
     assert doctor.parse({}) is None
     assert doctor.parse({"devices": ["cuda:1"]}) == "cuda:1"
     with pytest.raises(UsageError, match=r"there is no device called 'cpu,cuda'.*examines one device"):

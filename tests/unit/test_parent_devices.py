@@ -13,7 +13,7 @@ from runner.cli.main import main
 from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
 from runner.errors import UsageError
-from runner.plan import possible, probe
+from runner.plan import probe
 from runner.plan.checks import run_config
 from runner.plan.compilers import COMPILE_MODES, Usable, with_availability
 from runner.plan.environments import prepare
@@ -31,7 +31,7 @@ def missing(names: Sequence[str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:3"])
 def test_a_missing_device_ends_a_run(monkeypatch: Patch, capsys: Capture, tmp_path: Path, name: str) -> None:
-    monkeypatch.setattr(possible, "missing_devices", missing)
+    monkeypatch.setattr(probe, "missing_devices", missing)
     words = ["--training", "--suites=tiny_gpt", f"--output-dir={tmp_path / 'run'}"]
     assert main([*words, f"--devices=cpu,{name}"]) == 2
     printed = capsys.readouterr()
@@ -41,7 +41,7 @@ def test_a_missing_device_ends_a_run(monkeypatch: Patch, capsys: Capture, tmp_pa
 
 def test_a_resumed_run_keeps_its_device(monkeypatch: Patch, capsys: Capture, tmp_path: Path) -> None:
     """``--resume`` takes no ``--devices``."""
-    monkeypatch.setattr(possible, "missing_devices", missing)
+    monkeypatch.setattr(probe, "missing_devices", missing)
     RunFolder.create(tmp_path / "run", [make_job(device="cuda")], [])
     assert main(["--resume", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
@@ -66,10 +66,10 @@ def test_the_answer_of_the_workers_interpreter(monkeypatch: Patch) -> None:
 
 
 def test_the_cpus_that_taskset_takes_away_are_not_counted(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(possible, "usable_cpus", lambda: (3, 5))
+    monkeypatch.setattr(probe, "usable_cpus", lambda: (3, 5))
 
     def check(protocol: Protocol) -> None:
-        possible.check_hardware([make_job("a", protocol=protocol)])
+        probe.check_hardware([make_job("a", protocol=protocol)])
 
     check(Protocol(threads=2))
     with pytest.raises(UsageError, match=r"^--threads: 3 is more than the 2 usable CPUs of this machine$"):

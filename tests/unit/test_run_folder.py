@@ -131,7 +131,7 @@ def test_a_run_is_not_continued_on_another_card(
     monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
     monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
     monkeypatch.setattr("runner.cli.actions.measure.devices_here", lambda _: {"models": {"cuda": here}})
-    monkeypatch.setattr("runner.plan.possible.missing_devices", lambda _: {"cuda": "it is gone"})
+    monkeypatch.setattr("runner.plan.probe.missing_devices", lambda _: {"cuda": "it is gone"})
     job = make_job("m", device="cuda")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
     measured = make_record(job, "inductor")

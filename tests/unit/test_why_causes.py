@@ -314,7 +314,7 @@ def test_ctrl_c_in_a_later_model_loses_no_explanation(monkeypatch: Patch, tmp_pa
         raise KeyboardInterrupt
 
     monkeypatch.setattr("runner.runs.why.asking.asked_why", until_ctrl_c)
-    monkeypatch.setattr("runner.plan.possible.possible_here", lambda _, jobs, **__: jobs)
+    monkeypatch.setattr("runner.plan.probe.possible_here", lambda _, jobs, **__: jobs)
     monkeypatch.setattr("runner.runs.why.handover.hand_over", lambda *_: None)
     words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", f"--output-dir={tmp_path / 'why'}"]
     assert main(words) == 130
@@ -329,7 +329,7 @@ def test_a_part_of_the_plan_is_explained_alone(monkeypatch: Patch, tmp_path: Pat
         raise NoTimes("no times")
 
     monkeypatch.setattr("runner.runs.why.asking.asked_why", without_times)
-    monkeypatch.setattr("runner.plan.possible.possible_here", lambda _, jobs, **__: jobs)
+    monkeypatch.setattr("runner.plan.probe.possible_here", lambda _, jobs, **__: jobs)
     words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", "--total-partitions=2"]
     parts = []
     for index in (0, 1):
@@ -342,7 +342,7 @@ def test_a_part_of_the_plan_is_explained_alone(monkeypatch: Patch, tmp_path: Pat
 
 def test_a_missing_compiler_is_refused_without_a_refused_flag(monkeypatch: Patch, capsys: Capture) -> None:
     missing = Usable(what="", why_not="tvm is not installed", modes=())
-    monkeypatch.setattr("runner.plan.possible.asking_for", lambda _: lambda *_: {"tvm": missing})
+    monkeypatch.setattr("runner.plan.probe.asking_for", lambda _: lambda *_: {"tvm": missing})
     for action in ("--why", "--tune"):
         assert main([action, "--inference", "--suites=tiny_gpt", "-dcpu", "--compilers=tvm"]) == 2
         said = capsys.readouterr().err

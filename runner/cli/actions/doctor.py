@@ -36,7 +36,7 @@ def parse(given: Given) -> str | None:
     """The device to measure; None: a run's default."""
     if "devices" not in given:
         return None
-    from runner.plan.possible import check_devices
+    from runner.plan.probe import check_devices
 
     device = ",".join(given["devices"])
     try:

@@ -25,8 +25,7 @@ from runner.plan.checks import check_where, idle, run_config, where_asked
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
-from runner.plan.possible import WHERE_IT_BEGAN, check_hardware, check_jobs, possible_here
-from runner.plan.probe import devices_here
+from runner.plan.probe import WHERE_IT_BEGAN, check_hardware, check_jobs, devices_here, possible_here
 from runner.plan.settings import listed, read, row_at, value_of, words
 
 if TYPE_CHECKING:

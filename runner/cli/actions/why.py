@@ -61,7 +61,7 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
 
     from runner.plan.jobs import plan
     from runner.plan.partition import our_part
-    from runner.plan.possible import possible_here
+    from runner.plan.probe import possible_here
     from runner.reports.parts.grid import say
     from runner.runs.why import asking, explain, handover
     from runner.runs.why.words import show

@@ -32,8 +32,7 @@ from runner.labels import plain, reason
 from runner.plan.compilers import Usable
 from runner.plan.environments.spec import DIFFERENT, EnvSpec, in_environments
 from runner.plan.interpreter import base_environment, cache_root, worker_environment
-from runner.plan.possible import WHERE_IT_BEGAN
-from runner.plan.probe import LIMIT_S, NoAnswer, asking_for, printed_by
+from runner.plan.probe import LIMIT_S, WHERE_IT_BEGAN, NoAnswer, asking_for, printed_by
 from runner.store.run_folder import locked
 
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), 2
