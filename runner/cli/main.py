@@ -37,11 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def guarded(
     perform: Callable[[], int], *, stopped: str = "stopped", place: str = "this program's input or output"
 ) -> int:
-    """The exit code of ``perform``. An expected exception becomes one sentence on stderr, and its code.
-
-    ``stopped``: the sentence after Ctrl-C or another signal. ``place``: what cannot be used, if an error
-    names no file.
-    """
+    """The exit code of ``perform``; an expected exception is one sentence, on ``place`` if on no file."""
     prepare_streams()
     with ended_by() as signals:
         code = _code(perform, stopped, place)

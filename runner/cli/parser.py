@@ -48,10 +48,7 @@ Others = tuple[tuple[str, bool], ...]
 
 
 def given(arguments: Sequence[str], others: Others = ()) -> Given:
-    """The typed values by flag. ``UsageError`` for an unknown flag or a missing value.
-
-    ``others``: further flags, and whether each takes a value. The key ``THEIRS`` has (name, value) of each.
-    """
+    """The typed values by flag. ``others``: (name, whether it has a value); theirs are under ``THEIRS``."""
     for word in arguments:
         if lone := re.fullmatch(r"(--[\w-]+|-\w)=?--", word):  # argparse would make an empty list of it
             raise UsageError(f"{lone[1]}: '--' is not a value; give a value, or leave the flag out")

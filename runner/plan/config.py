@@ -132,10 +132,7 @@ def _batch_sizes(given: Given, default: Any) -> Any:
 
 
 def batch_sizes(path: Path) -> tuple[tuple[str, int], ...]:
-    """(model, batch size) of each line, ``name,batch`` or ``name batch``, as in PyTorch's harness.
-
-    Empty lines and ``# comments`` are ignored. ``ValueError``, which names the line, for any other text.
-    """
+    """(model, batch size) of each line, ``name,batch`` or ``name batch``, as in PyTorch's harness."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

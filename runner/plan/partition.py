@@ -54,11 +54,7 @@ def part_facts(partition: Partition, plan: Sequence[Job]) -> dict[str, Any]:
 
 
 def balanced(jobs: Sequence[Job], parts: int) -> tuple[tuple[Job, ...], ...]:
-    """Every job in exactly one of ``parts`` parts, each part in the order of ``jobs``.
-
-    The jobs are shuffled and dealt out, first those that are measured, then the skipped ones. The shuffle is
-    by a hash of the job's name: it depends neither on the plan's order nor on a suite's folder.
-    """
+    """Every job in one of ``parts`` parts, dealt out by a hash of its name: on every machine the same."""
     return tuple(_part(jobs, part, parts) for part in range(parts))
 
 
@@ -67,5 +63,6 @@ def _part(jobs: Sequence[Job], index: int, total: int) -> tuple[Job, ...]:
         name = replace(job, case=replace(job.case, suite=Path(job.case.suite).name)).key
         return hashlib.sha256(name.encode()).digest()
 
+    # first those that are measured, then the skipped ones
     order = sorted(range(len(jobs)), key=lambda i: (bool(jobs[i].case.skip), shuffled(jobs[i]), i))
     return tuple(jobs[i] for i in sorted(order[index::total]))

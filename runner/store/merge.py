@@ -53,12 +53,7 @@ class Merged:
 
 
 def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]) -> Merged:
-    """A new run folder with the results, logs and job files of these runs.
-
-    The new plan contains the plans of all runs, so that ``--resume`` can measure the missing results. The
-    new ``run.json`` names the source of each result. ``UsageError`` if the runs do not belong together, if
-    there is nothing to join, or if a folder cannot be read or written.
-    """
+    """A new run with the results, logs, files and plans of these, so that ``--resume`` measures the rest."""
     sources = _sources(paths, output_dir)
     jobs = _joined_plan(sources)
     records: dict[Result, Record] = {}  # of each the first, whole if any is; other whole ones are identical

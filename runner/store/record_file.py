@@ -1,7 +1,4 @@
-"""``records.jsonl``: one record on each line, appended and synced, never rewritten.
-
-A finished run may be packed (``gzip records.jsonl``); it is read as before.
-"""
+"""``records.jsonl``: one record on each line, appended and synced; a finished run may be packed (gzip)."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ from harness.schema import SCHEMA_VERSION, STOPPED, Record
 from runner.labels import counted, plain, reason
 
 ENDING = ".gz"
+# appended to an incomplete line of a killed run. It is not JSON, so no record can end with it
 CUT_SHORT = b" <- cut short: the run was killed while it wrote this line"
-"""Appended to an incomplete line of a killed run. It is not JSON, so no record can end with it."""
 
 CRC = re.compile(rb', "crc": "([0-9a-f]{8})"}$')  # a record's last field: of the bytes before it
 MOST_NAMED = 10  # lines that are not used, each with a sentence
@@ -65,11 +62,7 @@ def append_record(path: Path, record: Record) -> None:
 
 
 def end_last_line(path: Path) -> str | None:
-    """Ends a last line without a line end. Returns a sentence if the line is no complete record.
-
-    No byte of the file changes: an incomplete line gets the mark ``CUT_SHORT``, and readers ignore it.
-    ``OSError`` if the file cannot be written.
-    """
+    """Ends a last line that has no end: if it is no record, by ``CUT_SHORT``, and returns a sentence."""
     if _ends_in_newline(path):
         return None
     lines, why = path.read_bytes().split(b"\n"), None

@@ -100,11 +100,7 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[str | None]:
-        """Locks the folder against other processes, and ends an incomplete last line of the records.
-
-        Yields the sentence of ``end_last_line``. ``UsageError`` if another process measures into the
-        folder; ``OSError`` if the folder cannot be written.
-        """
+        """Locks the folder, and ends an incomplete last line of the records; yields a sentence about it."""
         with self.records_path.open("ab") as file:
             if not locked(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 raise UsageError(f"--resume: another process measures into {self.path}; wait until it ends")

@@ -114,11 +114,7 @@ def _python(value: str) -> Path | None:
 
 
 def candidates_in(compilers: Sequence[str], environments: Sequence[Environment]) -> tuple[str, ...]:
-    """The candidates, with eager first in each environment.
-
-    The eager of every other environment is a candidate, whose baseline is the reference's eager. If eager
-    is among ``compilers``, the reference environment runs eager in a second process: the A/A control.
-    """
+    """Eager, then the compilers, in each environment; the reference's eager if asked for: the A/A control."""
     others = [name for name in compilers if name != EAGER]
     return tuple(
         of_environment(name, environment.name)
