@@ -107,8 +107,10 @@ class Result:
 
         text = io.StringIO()
         console = Console(file=text, width=width, color_system=None, force_jupyter=False)
-        print_report(replace(self.summary, caveats=self.notes), console, elsewhere="result.frame()")
-        print_answer(self.summary, console)
+        print_report(
+            replace(self.summary, caveats=self.notes), console, elsewhere="result.frame()", full=True
+        )
+        print_answer(self.summary, console, full=True)
         return text.getvalue()
 
     def __str__(self) -> str:

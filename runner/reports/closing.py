@@ -16,7 +16,7 @@ from runner.reports.parts.sections import Section, sections
 
 MOST_LINES = 12  # results with a line of their own
 LONGEST_REASON = 130
-OPEN, CLOSES = "Open verdicts", "--repeat sets the rounds, --processes the processes"
+OPEN = "Open verdicts"  # the title of their warning
 
 
 def closing_lines(summary: Summary, most: int = MOST_LINES) -> tuple[str, ...]:
@@ -43,29 +43,30 @@ def closing_lines(summary: Summary, most: int = MOST_LINES) -> tuple[str, ...]:
     return (*map(_of_curve, curves), *(_of_group(parts, part, members) for part, members in groups.values()))
 
 
-def ending(summary: Summary, elsewhere: str) -> Iterator[str]:
-    """What was wrong, what crashed, what is open, other warnings and limits: a line each.
+def ending(summary: Summary, *, full: bool) -> Iterator[str]:
+    """What was wrong, crashed or is open, other warnings, and limits: a line each.
 
-    ``elsewhere``: the file that has all of it.
+    ``full``: the warnings and the limits themselves are above it.
     """
     for word, own in failures(summary.comparisons).items():
-        names = (f"{case_name(c.record.job.case)} {compiler_name(c.compiler)}" for c in own)
-        texts = (
-            names if word == "wrong" else (f"{n} ({c.status.value})" for n, c in zip(names, own, strict=True))
+        names = (
+            f"{case_name(c.record.job.case)} {compiler_name(c.compiler)} ({c.status.value})" for c in own
         )
         if own:
-            yield f"{word.capitalize()} {len(own)}: {'; '.join(texts)}"
+            yield f"{word.capitalize()} {len(own)}: {'; '.join(names)}"
+    if full:
+        return
     reasons = Counter(c.open.reason.value for c in summary.comparisons if c.open is not None)
     if reasons:
         counts = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
-        yield f"Open verdicts {reasons.total()} ({counts}): {CLOSES}"
+        yield f"Open {reasons.total()} ({counts}): --processes and --repeat close them"
     told = tuple(f"{where(c.record, summary.labels)}: " for c in summary.comparisons if not c.passed)
     others = [f for f in summary.warnings if f.title != OPEN and not all(c.startswith(told) for c in f.cases)]
     if others:
-        yield f"Warnings: {'; '.join(f'{finding.title} {len(finding.cases)}' for finding in others)}"
+        titles = (f"{finding.title.partition(' (')[0]} {len(finding.cases)}" for finding in others)
+        yield f"Warnings: {'; '.join(titles)}"
     if summary.caveats:
-        notes = counted(len(summary.caveats), "note")
-        yield f"Limits: {notes} in {elsewhere} on what these numbers do not cover (--explain prints them)"
+        yield f"Limits: {counted(len(summary.caveats), 'note')} in report.md; --explain prints them"
 
 
 def _of_curve(curve: Curve) -> str:

@@ -36,13 +36,14 @@ SCREEN, MOST_ANSWERS = 12, 3  # lines below the tables, with the path of the rep
 NOTE = "dim"
 
 
-def print_report(summary: Summary, console: Console, *, elsewhere: str = "report.md") -> None:
-    """Prints the tables and, with --explain, the lists. Names are text, never markup.
+def print_report(
+    summary: Summary, console: Console, *, elsewhere: str = "report.md", full: bool = False
+) -> None:
+    """Prints the tables and, with --explain or ``full``, warnings and notes. Names are text, never markup.
 
     ``elsewhere``: what has all of it.
     """
-    writer = _Writer(console, elsewhere)
-    full = any(c.record.job.extras.explain for c in summary.comparisons)
+    writer, full = _Writer(console, elsewhere), full or _explained(summary)
     for view in VIEWS:
         if isinstance(view, View) and CONSOLE in view.outlets:
             for table in view.tables(summary, short=True):
@@ -52,11 +53,16 @@ def print_report(summary: Summary, console: Console, *, elsewhere: str = "report
             writer.lists([*view.lists(summary)], SHOWN_LINES if view.name == EXPLAINED else SHOWN_CASES)
 
 
-def print_answer(summary: Summary, console: Console, *, elsewhere: str = "report.md") -> None:
+def _explained(summary: Summary) -> bool:
+    return any(c.record.job.extras.explain for c in summary.comparisons)
+
+
+def print_answer(summary: Summary, console: Console, *, full: bool = False) -> None:
     """Prints what a run found, in a dozen lines at most: the last that a user reads."""
-    writer = _Writer(console, elsewhere)
+    writer = _Writer(console, "")
     console.print()
-    lines, others = closing_lines(summary, MOST_ANSWERS), [*ending(summary, elsewhere)]
+    lines = closing_lines(summary, MOST_ANSWERS)
+    others = [*ending(summary, full=full or _explained(summary))]
     room = console.width - 10  # a line breaks at a space
     if sum(1 + len(line) // room for line in lines) + len(others) < SCREEN:  # else, the averages tell it
         for line in lines:
@@ -103,16 +109,19 @@ class _Writer:
         """The first lines of each."""
         for listed in lists[:SHOWN_LISTS]:
             self._console.print()
-            self.paragraph(listed.title, "bold yellow" if listed.advice else "bold")
-            for line in listed.cases[:most] if listed.title else listed.cases:
-                self.paragraph(line, indent=4 if listed.title else 0)
-            more = len(listed.cases[most:]) if listed.title else 0
-            if more:
+            if not listed.title:
+                for line in listed.cases:
+                    self.paragraph(f"Note: {line}", NOTE)
+                continue
+            count, style = (f": {len(listed.cases)}", "bold yellow") if listed.advice else ("", "bold")
+            self.paragraph(f"{listed.title}{count}", style)
+            for line in listed.cases[:most]:
+                self.paragraph(line, indent=4)
+            if more := len(listed.cases[most:]):
                 self.paragraph(f"and {more} more, all in {self._elsewhere}", indent=4)
             if listed.advice:
                 self.paragraph(f"-> {listed.advice}", indent=2)
-        more = len(lists[SHOWN_LISTS:])
-        if more:
+        if more := len(lists[SHOWN_LISTS:]):
             self.paragraph(f"{more} more are in {self._elsewhere}.", NOTE)
 
 

@@ -34,6 +34,9 @@ from runner.reports.parts.view import FILES, Part, View
 
 MEMORY, LATENCY = "compile_peak_host_bytes", "compilation_latency_s"
 MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
+STARTS = "Compilations in fresh processes: geometric means"
+COMPARED = "Compilation over compilation, in the same rounds (above 1: the first is faster)"
+OF_EACH = "Candidate over candidate, by model (above 1: the first is faster)"
 OF_MODELS = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
 RESULTS = {True: "same", False: "DIFFERENT", None: MISSING}
 NOTE = (
@@ -70,6 +73,10 @@ def _judged(name: str = "speedup", header: str = "speedup [95 % interval]") -> I
     yield Column("p_value", "p", "estimate.p_value", "p", drop=4)
     yield Column("q_value", "p", "q_value", "q", drop=2)
     yield Column("verdict", "text", "verdict", "verdict", lambda row: verdict_text(row, counts=row.counts))
+
+
+def _job(row: Ratio) -> str:
+    return row.record.job.key
 
 
 def _rounds(row: Ratio) -> int:
@@ -147,17 +154,13 @@ def _across_columns(summary: Summary) -> Iterator[Column[Ratio]]:
 
 ENVIRONMENTS: tuple[View[Summary, Average], View[Summary, Ratio]] = (
     View(
-        name="environment_averages",
-        rows=lambda summary: summary.averages_of(REFERENCE),
-        columns=_average_columns,
+        *("environment_averages", lambda summary: summary.averages_of(REFERENCE), _average_columns),
         parts=_environment_averages,
     ),
     View(
-        name="environments",
-        rows=lambda summary: summary.of(REFERENCE),
-        columns=_across_columns,
+        *("environments", lambda summary: summary.of(REFERENCE), _across_columns),
         parts=_environments,
-        group=lambda row: row.record.job.key,
+        group=_job,
         notes=lambda summary, _: [environment_note(summary)],
     ),
 )
@@ -187,22 +190,14 @@ def _pair_columns(summary: Summary) -> Iterator[Column[Ratio]]:
 
 CANDIDATES: tuple[View[Summary, Average], View[Summary, Ratio]] = (
     View(
-        name="compiler_ratios",
-        rows=lambda summary: summary.averages_of(PAIRS),
-        columns=_mean_columns,
-        # ratios of single models are in the other table
-        parts=lambda summary: [
-            (OF_MODELS, [row for row in summary.averages_of(PAIRS) if row.mean.models > 1])
-        ],
+        *("compiler_ratios", lambda summary: summary.averages_of(PAIRS), _mean_columns),
+        parts=lambda s: [(OF_MODELS, [r for r in s.averages_of(PAIRS) if r.mean.models > 1])],
         short=lambda rows: (rows if len(rows) <= MOST_ON_A_CONSOLE else (), ""),
         folded=0,
     ),
     View(
-        name="pairs",
-        title="Candidate over candidate, by model (above 1: the first is faster)",
-        rows=lambda summary: summary.of(PAIRS),
-        columns=_pair_columns,
-        group=lambda row: row.record.job.key,
+        *("pairs", lambda summary: summary.of(PAIRS), _pair_columns, OF_EACH),
+        group=_job,
         outlets=FILES,
         folded=0,
     ),
@@ -246,19 +241,13 @@ def _compared(pair: Ratio) -> str:
 
 COMPILED: tuple[View[Summary, CompileStart], View[Summary, Ratio]] = (
     View(
-        name="compile_starts",
-        title="Compilations in fresh processes: geometric means",
-        rows=lambda summary: summary.compile_starts,
-        columns=_start_columns,
+        *("compile_starts", lambda summary: summary.compile_starts, _start_columns, STARTS),
         group=lambda row: (row.comparison.record.job.key, row.comparison.compiler),
         folded=0,
     ),
     View(
-        name="compile_pairs",
-        title="Compilation over compilation, in the same rounds (above 1: the first is faster)",
-        rows=lambda summary: summary.of(COMPILATIONS),
-        columns=_compile_columns,
-        group=lambda row: row.record.job.key,
+        *("compile_pairs", lambda summary: summary.of(COMPILATIONS), _compile_columns, COMPARED),
+        group=_job,
         folded=0,
     ),
 )

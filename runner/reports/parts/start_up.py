@@ -53,15 +53,9 @@ def _start_columns(summary: Summary) -> Iterator[Column[StartForm]]:
 
 def _shape_columns(summary: Summary) -> Iterator[Column[StartForm]]:
     yield from _both(summary)
-    yield text_column(
-        "compiler",
-        lambda form: EAGER_START if form.start == EAGER_START else compiler_name(form.comparison.compiler),
-    )
+    yield text_column("compiler", lambda form: form_name(form).removesuffix(f", {form.start}"))
     yield _number("total\ns", lambda form: seconds_text(form.curve[-1]))
-    yield _number(
-        "speedup\nof the total",
-        lambda form: estimate_text(form.speedup),
-    )
+    yield _number("speedup\nof the total", lambda form: estimate_text(form.speedup))
     yield _number("recompi-\nlations", lambda form: optional(form.recompiles, "{:g}".format))
     yield _number("later calls\nms", lambda form: ms_text(1e3 * form.step_s))
     yield text_column(
@@ -103,21 +97,16 @@ def _shapes(summary: Summary) -> Iterator[Part[StartForm]]:
         yield f"Changing shapes ({shapes}): {calls}", summary.shape_forms
 
 
+def _job(form: StartForm) -> str:
+    return form.comparison.record.job.key
+
+
 START_UP: tuple[View[Summary, StartForm], ...] = (
+    View(*("start_forms", lambda summary: summary.start_forms, _start_columns, TITLE), group=_job, folded=0),
     View(
-        name="start_forms",
-        title=TITLE,
-        rows=lambda summary: summary.start_forms,
-        columns=_start_columns,
-        group=lambda form: form.comparison.record.job.key,
-        folded=0,
-    ),
-    View(
-        name="shape_forms",
-        rows=lambda summary: summary.shape_forms,
-        columns=_shape_columns,
+        *("shape_forms", lambda summary: summary.shape_forms, _shape_columns),
         parts=_shapes,
-        group=lambda form: form.comparison.record.job.key,
+        group=_job,
         folded=0,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from runner.analysis.columns import Column
@@ -20,7 +20,7 @@ TABLES, EVERYWHERE, FILES = (CONSOLE, MARKDOWN), (CONSOLE, MARKDOWN, JSON), (MAR
 OPEN_ROWS = 60  # report.md folds a longer table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class View(Generic[S, T]):
     """A table for each of ``parts``, and the rows of all of them as data.
 
@@ -32,6 +32,7 @@ class View(Generic[S, T]):
     rows: Callable[[S], Sequence[T]]
     columns: Callable[[S], Iterable[Column[T]]]
     title: str = ""
+    _: KW_ONLY
     parts: Callable[[S], Iterable[Part[T]]] | None = None  # None: one table of all rows
     group: Callable[[T], Hashable] = id  # rows in succession that share the texts of ``once``
     short: Callable[[Sequence[T]], tuple[Sequence[T], str]] = lambda rows: (rows, "")
@@ -62,7 +63,7 @@ class View(Generic[S, T]):
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Lists(Generic[S]):
     """Lists of sentences. ``data``: as JSON has them; None: it has none. ``code``: each line is a command."""
 
