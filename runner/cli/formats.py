@@ -6,6 +6,7 @@ from harness.settings import Given, Group, Kind, Row, flag, no_such
 from runner.plan.settings import read_row
 
 CONSOLE = "console"
+Formats = frozenset[str] | None  # the requested formats; None: all
 
 
 def _format(text: str) -> str:
@@ -26,6 +27,6 @@ FORMAT = flag(
 )
 
 
-def formats_asked(given: Given) -> frozenset[str] | None:
-    """The requested formats. None: all. ``UsageError`` for an unknown format."""
+def formats_asked(given: Given) -> Formats:
+    """``UsageError`` for an unknown format."""
     return frozenset(read_row(Row(flags=(FORMAT,), many=True), given, ())) or None

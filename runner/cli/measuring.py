@@ -18,7 +18,7 @@ from runner.analysis.results import Summary
 from runner.analysis.verdicts.parity import is_plain_pass
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
-from runner.cli.formats import CONSOLE
+from runner.cli.formats import CONSOLE, Formats
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
@@ -40,11 +40,7 @@ SHORT_RUN = 12  # records: of these, also passes have a picture of parity
 
 
 def measure(
-    folder: RunFolder,
-    jobs: Sequence[Job],
-    console: Console,
-    executor: Executor,
-    formats: frozenset[str] | None,
+    folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor, formats: Formats
 ) -> int:
     """Measures the missing jobs and reports. Returns the exit code."""
     with _kept(folder):
@@ -120,9 +116,7 @@ def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, ex
         return stop()
 
 
-def report(
-    folder: RunFolder, console: Console, formats: frozenset[str] | None = None, unfinished: str = ""
-) -> int:
+def report(folder: RunFolder, console: Console, formats: Formats = None, unfinished: str = "") -> int:
     """What is derived from ``records.jsonl``, to the folder and the console; the exit code.
 
     ``formats``: only these; None: all. ``unfinished``: a sentence before the answer. Garbage collection is
@@ -137,7 +131,7 @@ def report(
             gc.enable()
 
 
-def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None, unfinished: str) -> int:
+def _report(folder: RunFolder, console: Console, formats: Formats, unfinished: str) -> int:
     try:
         content = folder.read()
     except OSError as error:
@@ -159,9 +153,7 @@ def _report(folder: RunFolder, console: Console, formats: frozenset[str] | None,
     return OK if fine else FAILURES
 
 
-def _show(
-    summary: Summary, folder: RunFolder, console: Console, formats: frozenset[str] | None, unfinished: str
-) -> None:
+def _show(summary: Summary, folder: RunFolder, console: Console, formats: Formats, unfinished: str) -> None:
     """Writes the files and prints the report, which ends with the answer and the path of report.html."""
     files = render_all(summary, formats)
     printed = formats is None or CONSOLE in formats

@@ -71,9 +71,7 @@ def answers() -> tuple[Theirs, ...]:
 def renamed() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
     """Names of compilers: ours, and why; names of models: ours."""
     tables = read_toml(ANSWERS)
-    compilers = {
-        name: (ours, why) for names, (ours, why) in tables["compilers"].items() for name in names.split()
-    }
+    compilers = {name: row for names, row in tables["compilers"].items() for name in names.split()}
     return compilers, tables["models"]
 
 

@@ -18,6 +18,7 @@ from harness.settings import Group, Kind, Spelled, choice, flag, is_own_model, k
 from runner.errors import UsageError
 from runner.plan.settings import value_of
 
+Jobs = tuple[Job, ...]
 DEFAULT_COMPILERS = ("aot_eager", "inductor", "torchscript")
 ON_A_DEVICE, WITH_GRAPHS = "inductor", "inductor_reduce_overhead"  # the second on devices with CUDA graphs
 ALWAYS_HERE = (*DEFAULT_COMPILERS, "eager")  # in every version of torch, for every mode and device
@@ -125,9 +126,7 @@ def named_compilers(chosen: Sequence[str], name_of_flag: str) -> tuple[tuple[str
 LEAVE_OUT = "leave it out, or add --skip-unavailable"
 
 
-def with_availability(
-    jobs: tuple[Job, ...], ask: Ask, *, skip: bool, instead: str = LEAVE_OUT
-) -> tuple[Job, ...]:
+def with_availability(jobs: Jobs, ask: Ask, *, skip: bool, instead: str = LEAVE_OUT) -> Jobs:
     """The jobs, with the reason for each candidate that cannot be used here in ``unavailable``.
 
     Raises ``UsageError`` for the first such candidate, unless ``skip``. ``instead``: the advice then. Starts

@@ -192,17 +192,15 @@ def _named(config: RunConfig, mode: Mode, catalog: Catalog) -> dict[str, tuple[s
     return {suite: tuple(names) for suite, names in named.items()}
 
 
-def _no_model(
-    config: RunConfig, mode: Mode, catalog: Catalog, pattern: str, sentences: Sequence[str]
-) -> UsageError:
+def _no_model(config: RunConfig, mode: Mode, catalog: Catalog, pattern: str, said: list[str]) -> UsageError:
     """Why no suite has the model of ``--only``. ``sentences``: what the suites' libraries say."""
     setting = setting_for(config, config.devices[0], mode)
     for suite in (name for name in suite_names() if name not in config.suites):
         with contextlib.suppress(UsageError):  # of a suite that cannot be asked here
             if pattern in [case.name for case in catalog.cases(suite, setting)]:
                 return UsageError(f"--only: {pattern} is a model of {suite}; use --suites={suite}")
-    if sentences:
-        return UsageError(f"--only: {'; '.join(sentences)}")
+    if said:
+        return UsageError(f"--only: {'; '.join(said)}")
     names = {other: _names(config, other, catalog) for other in Mode}
     fits = {other for other in Mode if any(fnmatchcase(name, pattern) for name in names[other])} - {mode}
     if fits:

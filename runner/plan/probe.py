@@ -164,11 +164,9 @@ def what_is_wrong(
     return None if wrong is None else plain(str(wrong))
 
 
-def _ask(
-    module: str, arguments: Sequence[str], python: str | None = None, *, limit_s: float = LIMIT_S
-) -> Any:
+def _ask(module: str, words: Sequence[str], python: str | None = None, *, limit_s: float = LIMIT_S) -> Any:
     """The answer of ``python -m module``. Raises ``NoAnswer``."""
-    command = [python or sys.executable, "-u", "-m", module, *arguments]
+    command = [python or sys.executable, "-u", "-m", module, *words]
     base = base_environment() if python else os.environ
     lines, code, log = printed_by(command, worker_environment(None, base), limit_s)
     reply: dict[str, Any] = {}

@@ -226,9 +226,8 @@ def _exactly(path: Path) -> tuple[Path, bool]:
     if not is_new and not path.is_dir():
         raise UsageError(f"--output-dir: {path} is a file; name a new folder")
     if is_new and path.is_symlink():
-        raise UsageError(
-            f"--output-dir: {path} is a link to a folder that is not there; make it, or name another"
-        )
+        gone = "is a link to a folder that is not there"
+        raise UsageError(f"--output-dir: {path} {gone}; make it, or name another")
     path.mkdir(parents=True, exist_ok=True)
     # a run that was killed before it had a plan has measured nothing
     held = [file.name for file in path.iterdir() if not PARTIAL_PLAN.fullmatch(file.name)]

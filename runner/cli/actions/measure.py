@@ -19,7 +19,7 @@ from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
-from runner.cli.formats import FORMAT, formats_asked
+from runner.cli.formats import FORMAT, Formats, formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import check_where, idle, run_config, where_asked
 from runner.plan.config import RunConfig, Where
@@ -47,7 +47,7 @@ class MeasureRequest:
     config: RunConfig
     folder: Path | None = None
     where: Where
-    formats: frozenset[str] | None  # None: all
+    formats: Formats
     gates: tuple[Gate, ...] = ()
     notes: tuple[str, ...] = ()  # on the flags
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import BAD_INPUT
-from runner.cli.formats import formats_asked
+from runner.cli.formats import Formats, formats_asked
 from runner.cli.streams import tell
 from runner.plan.config import RunConfig
 from runner.plan.settings import read_row, row_at
@@ -20,8 +20,8 @@ FLAG = flag(
 )
 FLAGS = (FLAG,)
 
-Request = tuple[tuple[Path, ...], Path | None, frozenset[str] | None]
-"""The folders, the new folder, and the formats; None: all."""
+Request = tuple[tuple[Path, ...], Path | None, Formats]
+"""The folders, the new folder, and the formats."""
 
 
 def parse(given: Given) -> Request:

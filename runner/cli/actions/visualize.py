@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
-from runner.cli.formats import formats_asked
+from runner.cli.formats import Formats, formats_asked
 
 FLAG = flag(
     "--visualize-logs=DIR",
@@ -14,7 +14,7 @@ FLAG = flag(
     help="build tables, files and plots of a run again from its records",
 )
 FLAGS = (FLAG,)
-Request = tuple[Path, frozenset[str] | None]  # the folder of the run, and the formats; None: all
+Request = tuple[Path, Formats]  # the folder of the run, and the formats
 
 
 def parse(given: Given) -> Request:

@@ -29,7 +29,7 @@ from harness.failures import exit_name
 from harness.schema import Environment, Job
 from runner.errors import UsageError
 from runner.labels import plain, reason
-from runner.plan.compilers import Usable
+from runner.plan.compilers import Jobs, Usable
 from runner.plan.environments.spec import DIFFERENT, EnvSpec, in_environments
 from runner.plan.interpreter import base_environment, cache_root, worker_environment
 from runner.plan.probe import LIMIT_S, WHERE_IT_BEGAN, NoAnswer, asking_for, printed_by
@@ -38,18 +38,14 @@ from runner.store.run_folder import locked
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), 2
 
 Say = Callable[[str], None]  # prints one line of progress
-Install = Callable[
-    [Path, Sequence[str]], None
-]  # makes an environment with these requirements in a new folder
+Install = Callable[[Path, Sequence[str]], None]  # makes an environment with requirements in a new folder
 Check = Callable[[Path, str], object]  # raises ``UsageError`` if the interpreter of this name cannot be used
 Facts = Mapping[str, Any]
 Checked = Mapping[Environment, Facts]
 """Environments, the reference first, and the facts that their interpreters report."""
 
 
-def prepared(
-    asked: Sequence[EnvSpec], jobs: Sequence[Job], *, skip: bool
-) -> tuple[tuple[Job, ...], dict[str, Any]]:
+def prepared(asked: Sequence[EnvSpec], jobs: Sequence[Job], *, skip: bool) -> tuple[Jobs, dict[str, Any]]:
     """The jobs in all environments, and the facts about these for ``run.json``. Prints progress to stderr."""
     checked = resolved(asked, lambda line: print(plain(line), file=sys.stderr, flush=True))
     check_devices(checked, list(dict.fromkeys(job.device for job in jobs)))
@@ -127,9 +123,8 @@ def interpreter_with(
     try:
         folder = cache_root() / "envs" / key_of(requirements)
     except OSError as error:
-        raise UsageError(
-            f"--envs: {name} cannot be made ({error.strerror}); XDG_CACHE_HOME may name a folder"
-        ) from None
+        advice = "XDG_CACHE_HOME may name a folder"
+        raise UsageError(f"--envs: {name} cannot be made ({error.strerror}); {advice}") from None
     python = folder / "bin" / "python"
     if python.exists():
         say(f"{name}: uses the environment in {folder}")
