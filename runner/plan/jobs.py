@@ -193,7 +193,7 @@ def _named(config: RunConfig, mode: Mode, catalog: Catalog) -> dict[str, tuple[s
 
 
 def _no_model(config: RunConfig, mode: Mode, catalog: Catalog, pattern: str, said: list[str]) -> UsageError:
-    """Why no suite has the model of ``--only``. ``sentences``: what the suites' libraries say."""
+    """Why no suite has the model of ``--only``. ``said``: what the suites' libraries say."""
     setting = setting_for(config, config.devices[0], mode)
     for suite in (name for name in suite_names() if name not in config.suites):
         with contextlib.suppress(UsageError):  # of a suite that cannot be asked here
