@@ -51,8 +51,8 @@ class Table:
             omitted = self.droppable[:count]
             table = replace(self._without(omitted), gap=NARROW_GAP, omitted=omitted)
             if table.width(SHORTEST_NAME) <= width:
-                return table
-        return replace(table, rows=table.brief or table.rows)
+                break
+        return replace(table, rows=table.brief or table.rows) if not table.droppable else table
 
     def _without(self, headers: Collection[str]) -> Table:
         places = [i for i, name in enumerate(self.header) if name not in headers]

@@ -9,8 +9,8 @@ from itertools import groupby
 
 from harness.devices import PLATFORMS
 from harness.schema import Protocol, Record, Scalar
-from runner.analysis.digits import MISSING, share_text
-from runner.analysis.results import Comparison, GroupSummary, Place, Ratio, Summary
+from runner.analysis.digits import share_text
+from runner.analysis.results import Comparison, GroupSummary, Place, Summary
 from runner.labels import file_part, merged_facts, plain
 
 MOST_MODELS, SHOWN_MODELS = 200, 50  # a larger section shows the models with speedups furthest from 1
@@ -73,14 +73,6 @@ def conditions_of(record: Record, labels: Mapping[str, str]) -> str:
     """``labels``: of suites."""
     job, case = record.job, record.job.case
     return conditions(labels[case.suite], case.mode.value, job.dtype, job.device)
-
-
-def verdict_text(judged: Comparison | Ratio, *, counts: bool) -> str:
-    """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
-    if judged.verdict is None:
-        return MISSING
-    assumed = " (tau assumed)" if isinstance(judged, Comparison) and judged.borrowed else ""
-    return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
 
 
 def compilers(part: Summary | Section) -> tuple[str, ...]:
