@@ -52,6 +52,7 @@ from runner.engine.executors import Stop
 from runner.engine.stopping import more_processes
 from runner.plan.environments.spec import EAGER, split_candidate
 from runner.store.record_file import append_record, read_records
+from runner.store.run_folder import source_of
 
 Steps = Iterator[Record | Pause]
 Measure = Callable[[Job, tuple[str, ...]], Iterator[Record]]
@@ -94,12 +95,6 @@ def _kept(measure: Measure, folder: Path) -> Measure:
             yield record
 
     return measured
-
-
-def source_of(suite: str) -> Path:
-    """The user's file: of FILE.py, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. A bundled suite is none."""
-    place, _, _ = suite.rpartition(":")
-    return Path(place.replace(".", "/") + ".py" if place and not place.endswith(".py") else place or suite)
 
 
 def _is_older(path: Path, source: Path) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from runner.store.record_file import ENDING, Records, opened, read_records, stor
 RUN = "run.json"
 RECORDS = "records.jsonl"
 THREADS = "threads"  # in run.json: by what torch chooses them
+FILES = "own_files"  # in run.json
 NO_PLAN = "it is no plan, or was cut short"
 OTHER_RUN = "--output-dir: {path} holds another run; name a new folder, or use --resume"
 T = TypeVar("T")
@@ -111,6 +113,13 @@ class RunFolder:
     def told(self, name: str) -> list[str]:
         """The words of a list in ``run.json``."""
         return listed(read_run_json(self.path), name, str)
+
+    def edited(self, jobs: Sequence[Job]) -> list[str]:
+        """A sentence on each of the user's files that is not what it was when the run began."""
+        then = self.told(FILES)
+        files = [file.rpartition(" ")[0] for file in own_files(jobs) if file not in then] if then else []
+        why = "was edited after the run began: the results are of two versions of it"
+        return [f"--resume: {file} {why}" for file in files]
 
     def how_to_go_on(self) -> str:
         return f"go on with: {plain(shlex.join((*program(), '--resume', str(self.path), *self._more)))}"
@@ -209,6 +218,20 @@ def read_run(path: Path) -> Records:
             replaced = f"{content.damage[0]}{more}; every planned result has a record"
             return Records(records=content.records, replaced=replaced)
     return content
+
+
+def source_of(suite: str) -> Path:
+    """The user's file: of FILE.py, FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION. A bundled suite is none."""
+    place, _, _ = suite.rpartition(":")
+    return Path(place.replace(".", "/") + ".py" if place and not place.endswith(".py") else place or suite)
+
+
+def own_files(jobs: Sequence[Job]) -> list[str]:
+    """The user's own files, each with a digest of what it holds."""
+    named = ((job.case.suite, job.protocol.optimizer, *job.own_compilers.values()) for job in jobs)
+    paths = sorted({source_of(source) for sources in named for source in sources})
+    files = [path for path in paths if path.suffix == ".py" and path.is_file()]
+    return [f"{path} {sha256(path.read_bytes()).hexdigest()}" for path in files]
 
 
 def new_folder(wanted: Path | None, what: str) -> Path:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.actions.measure import FILES, _own_files, _say_edited
-from runner.store.run_folder import RunFolder
+from runner.store.run_folder import FILES, RunFolder, own_files
 from tests.cli.command import ROOT, records, refusal, run_into, statuses
-from tests.factories import Capture, make_job
+from tests.factories import make_job
 
 SOURCE = """
 import torch
@@ -127,15 +126,14 @@ def test_a_model_that_cannot_be_loaded_costs_itself_alone(tmp_path: Path) -> Non
     assert "my_models has no function 'absent'" in refused
 
 
-def test_a_file_that_was_edited_before_the_run_goes_on_is_named(tmp_path: Path, capsys: Capture) -> None:
+def test_a_file_that_was_edited_before_the_run_goes_on_is_named(tmp_path: Path) -> None:
     models, compilers = mine(tmp_path), tmp_path / "compilers.py"
     compilers.touch()
     job = make_job(suite=f"{models}:make", own_compilers={"mine": f"{compilers}:compile"})
-    folder = RunFolder.create(tmp_path / "run", [job], [], {FILES: _own_files([job])})
+    folder = RunFolder.create(tmp_path / "run", [job], [], {FILES: own_files([job])})
     for edited in (None, models, compilers):
         if edited is not None:
             edited.write_text("other = 1\n")
-        _say_edited(folder, [job])
-        said = capsys.readouterr().err
-        assert said.count("note: --resume: ") == [None, models, compilers].index(edited)
-        assert edited is None or f"{edited} was edited after the run began" in said
+        said = folder.edited([job])
+        assert len(said) == [None, models, compilers].index(edited)
+        assert edited is None or f"{edited} was edited after the run began" in " ".join(said)

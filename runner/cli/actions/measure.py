@@ -7,14 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.devices import of
 from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
-from harness.schema import Job
 from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
-FILES = "own_files"  # in run.json
 ALSO = (FAIL_ON,)  # a flag of another action
 
 
@@ -103,7 +100,7 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
     """Measures the configuration's plan: the exit code, and the folder; None if the plan is empty."""
     from runner.cli.measuring import measure, opened
-    from runner.store.run_folder import THREADS, RunFolder
+    from runner.store.run_folder import FILES, THREADS, RunFolder, own_files
 
     config = request.config
     whole, about = plan(config), dict[str, Any]()
@@ -117,7 +114,7 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
     if not jobs:
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
-    facts |= {THREADS: _threads_here(), FILES: _own_files(jobs), **about}
+    facts |= {THREADS: _threads_here(), FILES: own_files(jobs), **about}
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
         folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)
@@ -147,28 +144,10 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
             value_of(RESUME.long, Kind(placed), suite)
         check_hardware(jobs, instead=WHERE_IT_BEGAN)
         check_jobs(jobs)
-        _say_edited(folder, jobs)
+        for sentence in folder.edited(jobs):
+            print(f"note: {sentence}", file=sys.stderr)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats)
-
-
-def _own_files(jobs: Sequence[Job]) -> list[str]:
-    """The user's own files, each with a digest of what it holds."""
-    from runner.engine.processes import source_of
-
-    named = ((job.case.suite, job.protocol.optimizer, *job.own_compilers.values()) for job in jobs)
-    paths = sorted({source_of(source) for sources in named for source in sources})
-    files = [path for path in paths if path.suffix == ".py" and path.is_file()]
-    return [f"{path} {sha256(path.read_bytes()).hexdigest()}" for path in files]
-
-
-def _say_edited(folder: RunFolder, jobs: Sequence[Job]) -> None:
-    """A note on each of the user's files that is not what it was when the run began."""
-    then = folder.told(FILES)
-    for file in _own_files(jobs) if then else ():
-        if file not in then:
-            edited = f"{RESUME.long}: {file.rpartition(' ')[0]} was edited after the run began"
-            print(f"note: {edited}: the results are of two versions of it", file=sys.stderr)
 
 
 def _check_same_machine(folder: RunFolder) -> None:
