@@ -49,10 +49,8 @@ def ending(summary: Summary, *, full: bool) -> Iterator[str]:
     ``full``: the warnings and the limits themselves are above it.
     """
     for word, own in failures(summary.comparisons).items():
-        names = (
-            f"{case_name(c.record.job.case)} {compiler_name(c.compiler)} ({c.status.value})" for c in own
-        )
-        if own:
+        names = [f"{case_name(c.record.job.case)} {plain(c.compiler)} ({c.status.value})" for c in own]
+        if names:
             yield f"{word.capitalize()} {len(own)}: {'; '.join(names)}"
     if full:
         return

@@ -88,15 +88,13 @@ def table_of(
         texts = ([_texts(members, column) for column in columns] for members in groups)
         return tuple(row for of_group in texts for row in zip(*of_group, strict=True))
 
-    briefer = any(column.brief for column in shown)
+    brief = [replace(column, text=column.brief or column.text, brief=None) for column in shown]
     return Table(
         title=title,
         header=tuple(column.header for column in shown),
         numbers=tuple(column.is_number for column in shown),
         rows=rows(shown),
-        brief=rows([replace(column, text=column.brief or column.text) for column in shown])
-        if briefer
-        else (),
+        brief=rows(brief) if any(column.brief for column in shown) else (),
         droppable=tuple(c.header for c in sorted(shown, key=lambda column: -column.drop) if c.drop),
     ).filled()
 

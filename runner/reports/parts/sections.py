@@ -48,14 +48,9 @@ def sections(summary: Summary) -> tuple[Section, ...]:
         comparisons.setdefault(comparison.place, []).append(comparison)
     return tuple(
         Section(
-            labels[place.suite],
-            place.mode,
-            place.dtype,
-            place.device,
-            tuple(members),
-            tuple(group for group in summary.groups if group.place == place),
+            labels[place.suite], *place[1:], tuple(rows), tuple(g for g in summary.groups if g.place == place)
         )
-        for place, members in comparisons.items()
+        for place, rows in comparisons.items()
     )
 
 
@@ -80,25 +75,18 @@ def compilers(part: Summary | Section) -> tuple[str, ...]:
     return tuple(dict.fromkeys(comparison.compiler for comparison in part.comparisons))
 
 
-OF_ENVIRONMENT = ("torch", *PLATFORMS, "python", "device", "device_name", "cpu", "threads", "cpu_count")
-
-
 def environment_line(environment: Mapping[str, Scalar]) -> str:
     """``torch 2.13.0, Python 3.11.7, cpu: <name>, 2 threads, 2 CPUs``, without unknown facts."""
-    known = ((name, environment.get(name)) for name in OF_ENVIRONMENT)
-    facts = {name: plain(str(value)) for name, value in known if value not in (None, "")}
-    device = ": ".join(facts[name] for name in ("device", "device_name") if name in facts)
-    host = f"host {facts['cpu']}" if facts.get("cpu") not in (None, facts.get("device_name")) else ""
+    facts = {name: plain(str(value)) for name, value in environment.items() if value not in (None, "")}
+    versions = {"torch": "torch", **PLATFORMS, "python": "Python"}
     parts = (
-        f"torch {facts['torch']}" if "torch" in facts else "",
-        *(f"{label} {facts[name]}" for name, label in PLATFORMS.items() if name in facts),
-        f"Python {facts['python']}" if "python" in facts else "",
-        device,
-        host,
+        *(f"{label} {facts[name]}" for name, label in versions.items() if name in facts),
+        ": ".join(facts[name] for name in ("device", "device_name") if name in facts),
+        f"host {facts['cpu']}" if facts.get("cpu") not in (None, facts.get("device_name")) else "",
         _number("thread", facts.get("threads")),
         _number("CPU", facts.get("cpu_count")),
     )
-    return ", ".join(part for part in parts if part) or "environment unknown"
+    return ", ".join(filter(None, parts)) or "environment unknown"
 
 
 def program_text(environment: Mapping[str, Scalar]) -> str:
@@ -124,11 +112,9 @@ def protocol_line(comparisons: Iterable[Comparison]) -> str:
 
 
 def _ending(protocol: Protocol) -> str:
-    if not protocol.performance:
-        return "nothing timed"
-    if protocol.repeat is not None:
-        return f"{protocol.repeat} rounds"
-    return f"rounds until +-{share_text(protocol.ci_width)}"
+    rounds = protocol.repeat
+    timed = f"rounds until +-{share_text(protocol.ci_width)}" if rounds is None else f"{rounds} rounds"
+    return timed if protocol.performance else "nothing timed"
 
 
 def plot_name(suite: str, dtype: str, kind: str = "") -> str:
