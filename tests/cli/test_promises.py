@@ -27,7 +27,7 @@ MEASURED = (
     ("--training --compilers=eager,inductor", r"A/A.*1\.000x \[0\.995, 1\.005\] same.*" + OPEN),
     ("--training --inference --dtypes=float32,bfloat16 --compilers=inductor", "one inference bfloat16"),
     ("--training --inductor --processes=2", r"inductor: \w+.* \[0\.97"),
-    ("--training --inductor --optimizer=adamw", "a step of adamw"),
+    ("--training --inductor --optimizer=adamw --explain", "a step of adamw"),
     ("--training --inductor --parity=field", OPEN),
     ("--training '--compilers=inductor,inductor[epilogue_fusion=False]'", r"fusion=False\]:"),
     ("--inference --inductor --sweep 'batch=1:4:*2'", r"over batch 1 to 4: faster at 0.*3/3 pass"),
