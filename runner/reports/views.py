@@ -26,24 +26,21 @@ from runner.reports.parts.start_up import START_UP
 from runner.reports.parts.view import MARKDOWN, Lists, View
 
 Fact = tuple[str, str]
-EXPLAINED = "explanations"
-"""The lists that --explain asks for."""
+EXPLAINED = "explanations"  # lists that a console always has: only --explain and the like make them
 
 # -- the results ---------------------------------------------------------------------
 
 
 def _notes(summary: Summary, rows: Sequence[Comparison]) -> Iterator[str]:
     """How many passed, and how the table is read."""
-    counted = [c for c in rows if c.status.counted]
-    names = dict.fromkeys(c.compiler for c in rows)
+    counted, names = [c for c in rows if c.status.counted], dict.fromkeys(c.compiler for c in rows)
     rates = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in names)
     checked = any(c.record.job.protocol.accuracy for c in counted)
     how = f"{'passed' if checked else 'parity not checked; ran'}: {rates}"
     yield "; ".join(filter(None, (rounds_text(rows), how, protocol_line(rows))))
     facts = merged_facts(c.record for c in rows)
-    if (
-        "torch" in facts and facts != summary.environment
-    ):  # a worker that could not load the model tells nothing
+    # a worker that could not load the model tells nothing
+    if "torch" in facts and facts != summary.environment:
         yield environment_line(facts)
     if CONTROL in names:
         yield f"{compiler_name(CONTROL)} compares eager with itself: its speedup should be 1.00x."
