@@ -194,7 +194,7 @@ TEXTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
 @cache
 def own_columns() -> tuple[Column[Comparison], ...]:
     """The columns of ``columns.toml``. One without a place and without a function is a derived number."""
-    reasons = ", ".join(f"`{reason.value}`" for reason in Reason)
+    reasons = ", ".join(f"`{reason.value}`" for reason in Reason if reason is not Reason.RUNS)
     return tuple(
         Column(
             *(name, unit, place or COMPUTED.get(name) or _value(name)),

@@ -34,6 +34,7 @@ class Reason(str, Enum):
     FAMILY = "many comparisons"
     ROUNDS = "rounds"  # the noise of the rounds reaches across the threshold
     PROCESSES = "processes"  # the variation between processes does
+    RUNS = "runs"  # the variation between the runs of a base (--compare) does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,16 @@ def single(value: float) -> Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedEstimate(Estimate):
+class OfRounds(Estimate):
+    """An estimate from rounds, of one process or several, or from ``runs`` of other days."""
+
+    assumed_sd: float | None = None  # between processes, assumed (one process); None: not in the interval
+    rounds_half: float | None = None  # half the width of the rounds' own 95 % interval of the log speedup
+    runs: tuple[OfRounds, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedEstimate(OfRounds):
     """The estimate from n pairs. Times are in seconds; speedups are baseline / candidate.
 
     The interval is None below 6 pairs.
@@ -140,8 +150,6 @@ class PairedEstimate(Estimate):
     baseline_median_s: float
     candidate_median_s: float
     between_sd: float | None = None  # of the log speedup between processes; None below 2 processes
-    assumed_sd: float | None = None  # the same, assumed (one process); None where it is not in the interval
-    rounds_half: float | None = None  # half the width of the rounds' own 95 % interval of the log speedup
     widened: float = 1.0  # that interval's factor for rounds that depend on each other
 
     @property

@@ -45,7 +45,7 @@ def judged(ratios: Sequence[Ratio], *, tested: Callable[[Ratio], bool] = lambda 
 
 
 def _judged(ratio: Ratio, q_value: float | None) -> Ratio:
-    limits = Limits.of(ratio.record.job.protocol)
+    limits = Limits.of(*(side.job.protocol for side in (ratio.record, ratio.other) if side))
     word, opened = judgment(ratio.estimate, q_value, limits, across=ratio.apart)
     return replace(ratio, q_value=q_value, verdict=word, open=opened)
 

@@ -42,10 +42,12 @@ REFERENCE = "reference"  # over eager of the reference environment
 COMPILATIONS = "compilations"
 STARTS = "starts"  # of `--start-up`
 STREAMS = "streams"  # of `--shapes`
+CHANGE = "change"  # between runs
 
 # quantities
 STEP, PREFILL, DECODE = "step", "prefill", "decode"
 COMPILATION, FIRST_STEP, STREAM = "compilation", "first step", "stream"
+SPEEDUP, EAGER_STEP = "speedup", "eager"  # of a change, whose speedups are B / A; its times, too
 
 
 class Side(NamedTuple):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHOWN_LISTS, SHOWN_CASES, SHOWN_LINES = 8, 5, 3  # cases of a warning, lines of an explanation
 STYLES = {
     **dict.fromkeys((MISSING, NOT_CHECKED, Status.APPROXIMATE.value, Verdict.SAME.value, ""), ""),
-    **dict.fromkeys((Verdict.FASTER.value, Status.PASS.value), "green"),
+    **dict.fromkeys((Verdict.FASTER.value, "improved", Status.PASS.value), "green"),
     **dict.fromkeys((Verdict.INCONCLUSIVE.value, f"{Status.PASS.value}{MARK}"), "yellow"),
     Verdict.SLOWER.value: "red",
     Verdict.UNSTEADY.value: "magenta",
@@ -43,7 +43,7 @@ def print_report(
 
     ``elsewhere``: what has all of it.
     """
-    writer, full = _Writer(console, elsewhere), full or _explained(summary)
+    writer, full = Writer(console, elsewhere), full or _explained(summary)
     for view in VIEWS:
         if isinstance(view, View) and CONSOLE in view.outlets:
             for table in view.tables(summary, short=True):
@@ -59,7 +59,7 @@ def _explained(summary: Summary) -> bool:
 
 def print_answer(summary: Summary, console: Console, *, full: bool = False) -> None:
     """Prints what a run found, in a dozen lines at most: the last that a user reads."""
-    writer = _Writer(console, "")
+    writer = Writer(console, "")
     console.print()
     lines = closing_lines(summary, MOST_ANSWERS)
     others = [*ending(summary, full=full or _explained(summary))]
@@ -71,7 +71,9 @@ def print_answer(summary: Summary, console: Console, *, full: bool = False) -> N
         writer.line(line)
 
 
-class _Writer:
+class Writer:
+    """``elsewhere``: what has everything that has no room."""
+
     def __init__(self, console: Console, elsewhere: str) -> None:
         self._console = console
         self._elsewhere = elsewhere
@@ -96,7 +98,8 @@ class _Writer:
     def table(self, table: Table) -> None:
         shown = table.within(self._console.width)
         self._console.print()
-        self.paragraph(table.title, "bold")
+        if table.title:
+            self.paragraph(table.title, "bold")
         self._console.print(grid_of(self._console, shown, _style))
         names = ", ".join(header.replace("\n", " ") for header in shown.omitted)
         omitted = f"Columns omitted for width: {names}; {self._elsewhere} has all columns." if names else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from runner.analysis.results import Finding, Summary
 from runner.labels import cut, plain
@@ -20,6 +20,7 @@ from runner.reports.parts.sections import environment_line, program_text, protoc
 from runner.reports.parts.view import MARKDOWN, Lists, View
 from runner.reports.views import VIEWS
 
+S = TypeVar("S")
 FORMATS = ("md",)
 FILE = "report.md"
 LIMIT = 65_536  # bytes; GitHub allows as many characters in a comment
@@ -40,7 +41,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         text(f"# Eager against compiled: {escape(cut(title(summary), LONGEST_LINE))}"),
         text(f"{escape(cut(', '.join(filter(None, machine)), LONGEST_LINE))}."),
         text(f"Protocol: {escape(cut(protocol_line(summary.comparisons), LONGEST_LINE))}."),
-        *(block for view in VIEWS for block in _blocks(view, summary)),
+        *(block for view in VIEWS for block in view_blocks(view, summary)),
     )
     return {FILE: fitted(blocks, LIMIT).encode()}
 
@@ -54,28 +55,29 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(harmless, plain(text))
 
 
-def _blocks(view: View[Summary, Any] | Lists[Summary], summary: Summary) -> Iterator[MarkdownBlock]:
+def view_blocks(view: View[S, Any] | Lists[S], subject: S) -> Iterator[MarkdownBlock]:
     least = LEAST_OF_SUMMARY if view.name in OF_SUMMARY else 0
     if isinstance(view, Lists):
-        lists = [*view.lists(summary)]
+        lists = [*view.lists(subject)]
         if lists and view.title:
             yield text(f"## {escape(view.title)}")
         for listed in lists:
             yield from (replace(block, least=least) for block in _listed(view, listed))
         return
-    for table in view.tables(summary) if MARKDOWN in view.outlets else ():
+    for table in view.tables(subject) if MARKDOWN in view.outlets else ():
         count, block = len(table.rows), replace(table_block(table), least=least)
         if not view.folded:
             yield folded(escape(table.title), block)
             continue
-        yield text(f"## {escape(table.title)}")
+        if table.title:
+            yield text(f"## {escape(table.title)}")
         for name in table.pictures:
             yield text(f"![{view.name}]({name})")
         yield block if count <= view.folded else folded(f"All {count} rows", block)
         yield from (text(escape(note)) for note in table.notes)
 
 
-def _listed(view: Lists[Summary], listed: Finding) -> Iterator[MarkdownBlock]:
+def _listed(view: Lists[S], listed: Finding) -> Iterator[MarkdownBlock]:
     if view.folded:
         lines = _fenced(listed.cases) if view.code else list_block(listed.cases)
         yield folded(escape(listed.title), lines)

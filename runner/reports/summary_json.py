@@ -8,14 +8,15 @@ columns of docs/DATAFRAMES.md. Names contain the units. A missing value has no n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from harness.codec import to_json
 from runner.analysis.results import Summary
-from runner.reports.parts.view import JSON, Lists
+from runner.reports.parts.view import JSON, Lists, View
 from runner.reports.views import VIEWS
 
+S = TypeVar("S")
 FORMATS = ("json",)
 FILE = "summary.json"
 # History of this file's format:
@@ -30,13 +31,18 @@ def render(summary: Summary) -> Mapping[str, bytes]:
         "record_schema_versions": sorted({c.record.schema_version for c in summary.comparisons}),
         "environment": summary.environment,
     }
-    for view in VIEWS:
-        if isinstance(view, Lists):
-            content |= {view.name: view.data(summary)} if view.data is not None else {}
-        elif JSON in view.outlets:
-            content[view.name] = view.data(summary)
+    return {FILE: written(content, VIEWS, summary).encode()}
+
+
+def written(content: dict[str, Any], views: Sequence[View[S, Any] | Lists[S]], subject: S) -> str:
+    """The content, then the rows of each view by its name."""
+    for view in views:
+        if isinstance(view, View) and JSON not in view.outlets:
+            continue
+        if view.data is not None:
+            content[view.name] = view.data(subject)
     lines = (f" {json.dumps(name)}: {_lines(value)}" for name, value in content.items())
-    return {FILE: ("{\n" + ",\n".join(lines) + "\n}\n").encode()}
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _lines(value: Any) -> str:

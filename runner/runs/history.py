@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from harness.declared import finite
@@ -43,9 +43,8 @@ class Filter:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The averages of one compiler over the models of one suite, mode, precision and device."""
+class Group(NamedTuple):
+    """The averages of one compiler over the models of ``what``: suite, mode, precision and device."""
 
     what: str
     suite: str
@@ -87,7 +86,7 @@ def read_runs(folder: Path) -> list[Listed]:
 
 def _run(path: Path) -> Listed:
     """One run. Never raises for a file with other content: ``state`` names it."""
-    run = Listed(name=plain(path.name))
+    run, again = Listed(name=plain(path.name)), f"--visualize-logs={path} makes it"
     try:
         about = read_run_json(path)
         created = datetime.fromisoformat(str(about["created"]))
@@ -104,16 +103,13 @@ def _run(path: Path) -> Listed:
         return replace(run, state=f"{RUN} cannot be read")
     try:
         summary = json.loads((path / summary_json.FILE).read_text(encoding="utf-8"))
-        run = replace(run, **_numbers(summary))
-        done = len(summary["comparisons"])
+        run, done = replace(run, **_numbers(summary)), len(summary["comparisons"])
     except FileNotFoundError:
-        return replace(run, state=f"no {summary_json.FILE}; --visualize-logs={path} makes it")
+        return replace(run, state=f"no {summary_json.FILE}; {again}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return replace(
-            run, state=f"{summary_json.FILE} cannot be read; --visualize-logs={path} makes it anew"
-        )
-    return replace(
-        run, state="" if done >= planned else f"unfinished: {done} of {counted(planned, 'result')}"
+        return replace(run, state=f"{summary_json.FILE} cannot be read; {again} anew")
+    return (
+        run if done >= planned else replace(run, state=f"unfinished: {done} of {counted(planned, 'result')}")
     )
 
 
@@ -126,11 +122,11 @@ def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
         words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
         candidate, environment = row["compiler"], row.get("environment")
         words.append(of_environment(candidate, environment) if environment else candidate)
-        name = (suites[row["suite"]], *words)
-        statuses[tuple(map(plain, name))] = Status(row["status"])
+        if (status := Status(row["status"])).counted:
+            statuses[tuple(map(plain, (suites[row["suite"]], *words)))] = status
     return {
         "groups": tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
-        "statuses": {name: status for name, status in statuses.items() if status.counted},
+        "statuses": statuses,
         "torch": plain(str(facts.get("torch") or "")),
         "machine": plain(str(facts.get("device_name") or facts.get("cpu") or "")),
     }
@@ -141,12 +137,9 @@ def _group(row: Mapping[str, Any], suite: str) -> Group:
     if None in ends:  # of one model
         ends = [finite(row.get("these_low")), finite(row.get("these_high"))]
     passed = f"{row['passed']:d} of {row['total']:d} {'passed' if row.get('checked', True) else 'ran'}"
-    return Group(
-        what=plain(", ".join((suite, row["mode"], row["dtype"], row["device"]))),
-        suite=suite,
-        compiler=plain(row["compiler"]),
-        text=passed if mean is None else f"{passed}, {speedup_text(mean, *ends)}",
-    )
+    what = plain(", ".join((suite, row["mode"], row["dtype"], row["device"])))
+    text = passed if mean is None else f"{passed}, {speedup_text(mean, *ends)}"
+    return Group(what, suite, plain(row["compiler"]), text)
 
 
 def matching(runs: Sequence[Listed], asked: Filter) -> list[Listed]:
@@ -155,17 +148,14 @@ def matching(runs: Sequence[Listed], asked: Filter) -> list[Listed]:
     def fits(suite: str, compiler: str) -> bool:
         return suite in (asked.suites or (suite,)) and compiler in (asked.compilers or (compiler,))
 
-    fitting = [
-        replace(
-            run,
-            groups=tuple(group for group in run.groups if fits(group.suite, group.compiler)),
-            statuses={name: status for name, status in run.statuses.items() if fits(name[0], name[-1])},
-        )
-        for run in runs
-        if not asked.tags or set(asked.tags) & set(run.tags)
-    ]
-    every = not (asked.suites or asked.compilers)
-    return [run for run in fitting if every or run.groups or run.statuses]
+    fitting = []
+    for run in runs:
+        groups = tuple(group for group in run.groups if fits(group.suite, group.compiler))
+        statuses = {name: status for name, status in run.statuses.items() if fits(name[0], name[-1])}
+        every = not (asked.suites or asked.compilers)
+        if (every or groups or statuses) and (not asked.tags or {*asked.tags} & {*run.tags}):
+            fitting.append(replace(run, groups=groups, statuses=statuses))
+    return fitting
 
 
 def status_changes(runs: Sequence[Listed]) -> Iterator[str]:

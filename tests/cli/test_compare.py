@@ -1,7 +1,6 @@
 """What a person types about finished runs: ``--compare``, and the formats of ``--visualize-logs``."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,45 +22,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write(folder / "a", before), write(folder / "b", after)
 
 
-CHANGED = ("1 regressed, 0 improved", "New failures: 1", "pass -> crash (SIGSEGV", "0 -> 1 graph breaks")
-FAILED = (
-    "regression:5 %: FAILED (speedups that fell by more than 5 %, of 4: 1)",
-    "parity: FAILED (results that passed before and fail now: 1)",
-    "graph-breaks: FAILED (results with more graph breaks than before: 1)",
-)
-
-
-@pytest.mark.parametrize(
-    ("gates", "code", "said"),
-    [
-        ("regression:5%,parity,graph-breaks", 1, FAILED),
-        ("regression:50%", 0, ["regression:50 %: passed"]),
-        ("regression:50%,parity", 1, ["regression:50 %: passed", FAILED[1]]),
-    ],
-)
-def test_the_terminal_shows_what_changed_and_fails_where_asked(
-    runs: tuple[Path, Path], gates: str, code: int, said: Sequence[str]
-) -> None:
-    done = runner("--compare", *map(str, runs), f"--fail-on={gates}")
-    assert (done.returncode, done.stderr) == (code, "")
-    for sentence in (*CHANGED, *(f"--fail-on {outcome}" for outcome in said)):
+def test_the_terminal_shows_what_changed_and_fails_where_asked(runs: tuple[Path, Path]) -> None:
+    done = runner("--compare", *map(str, runs), "--fail-on=regression:5%,regression:50%,parity,graph-breaks")
+    assert (done.returncode, done.stderr) == (1, "")
+    for sentence in (
+        *("1 regressed, 0 improved", "New failures: 1", "pass -> crash (SIGSEGV", "0 -> 1 graph breaks"),
+        "--fail-on regression:5 %: FAILED (speedups that fell by more than 5 %, of 4: 1)",
+        "--fail-on regression:50 %: passed",
+        "--fail-on parity: FAILED (results that passed before and fail now: 1)",
+        "--fail-on graph-breaks: FAILED (results with more graph breaks than before: 1)",
+    ):
         assert sentence in done.stdout
-
-
-def test_a_regression_needs_the_whole_interval_beyond_the_share(tmp_path: Path) -> None:
-    """About 0.91x [0.85, 0.98]: lower, but perhaps by less than 5 %."""
-    sides = []
-    for which, speedup in (("a", 1.5), ("b", 1.365)):
-        speedups = {f"model_{number}": speedup if number == 1 else 1.5 for number in range(5)}
-        records = measured(speedups, jitter=0.12, rounds=10, machine=which)
-        sides.append(str(write(tmp_path / which, records)))
-    done = runner("--compare", *sides, "--format=json")
-    (change,) = [entry for entry in json.loads(done.stdout)["changes"] if "model_1" in json.dumps(entry)]
-    speedup = change["factors"]["speedup"]
-    assert change["q_value"] < 0.05
-    assert speedup["factor"] < 0.95 < speedup["high"] < 0.98
-    assert runner("--compare", *sides, "--fail-on=regression:5%").returncode == 3
-    assert runner("--compare", *sides, "--fail-on=regression:2%").returncode == 1
 
 
 def test_what_was_found_is_printed_before_a_gate_that_can_tell_nothing(tmp_path: Path) -> None:
@@ -76,7 +47,7 @@ def test_what_was_found_is_printed_before_a_gate_that_can_tell_nothing(tmp_path:
         "error: --fail-on regression:5 %: these runs do not have the data for this gate (no shared result"
     )
     assert done.stderr.count("\n") == 1
-    markdown = runner("--compare", *runs, "--fail-on=regression:5%", "--format=md")
+    markdown = runner("--compare", *runs, "--fail-on=regression:50%", "--format=md")
     assert markdown.returncode == 2
     assert markdown.stdout.startswith("## What changed between two runs")
 
@@ -86,8 +57,8 @@ def test_files_go_where_asked(runs: tuple[Path, Path], tmp_path: Path) -> None:
     run_into(folder, "--compare", *map(str, runs))
     assert {path.name for path in folder.iterdir()} == {"changes.md", "changes.json"}
     data = json.loads((folder / "changes.json").read_text())
-    assert len(data["changes"]) == 5
-    assert data["drift"]["models"] == 5
+    assert len(data["changes"]) == 2 * 5, "with the controls"
+    assert data["drift"][0]["models"] == 5
 
 
 # -- --format -----------------------------------------------------------------

@@ -14,16 +14,17 @@ from rich.console import Console
 from harness.codec import from_json, to_json
 from harness.schema import COLD, STOPPED, CompilerOptions, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
+from runner.analysis.results import SPEEDUP, Summary
 from runner.errors import UsageError
 from runner.labels import suite_labels
 from runner.plan.sweep import points
 from runner.reports.markdown import LIMIT
-from runner.runs.compare.changes import Ending, RunChanges, changes_between
-from runner.runs.compare.gates import GateResult, breaks, gate_result, gate_results, gates_asked
-from runner.runs.compare.load import load, results_of
-from runner.runs.compare.output import print_changes, render_json, render_markdown
-from runner.runs.compare.run import Run
-from runner.runs.compare.words import head_lines, lists, tables
+from runner.reports.parts.grid import Table
+from runner.reports.parts.view import CONSOLE, View
+from runner.runs.compare.changes import FIXED, NEW_FAILURE, OTHER, Change, RunChanges, changes_between
+from runner.runs.compare.gates import GateResult, gate_result, gate_results, gates_asked
+from runner.runs.compare.run import Run, differences, load, results_of
+from runner.runs.compare.views import VIEWS, breaks, head, lists, print_changes, render_json, render_markdown
 from runner.store.record_file import append_record
 from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, compiled, control, known, make_job, make_record
 
@@ -51,22 +52,35 @@ def measured(speedups: dict[str, float], **changes: Any) -> list[Record]:
 
 
 def compared(folder: Path, *sides: Sequence[Record]) -> RunChanges:
-    """Of two runs with these records."""
-    runs = [load("--compare", write(folder / name, side)) for name, side in zip("ab", sides, strict=True)]
+    """Of runs with these records, the new one last."""
+    runs = [load("--compare", write(folder / name, side)) for name, side in zip("abcd", sides, strict=False)]
     return changes_between(*runs)
+
+
+def verdict(change: Change) -> Verdict | None:
+    return change.ratios[SPEEDUP].verdict
+
+
+def ended(changes: RunChanges, how: str) -> list[Change]:
+    return [change for change in changes.every if change.ending == how]
+
+
+def tables(changes: RunChanges) -> list[Table]:
+    views = (view for view in VIEWS if isinstance(view, View) and CONSOLE in view.outlets)
+    return [table for view in views for table in view.tables(changes)]
 
 
 def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -> None:
     steady = dict.fromkeys(MODELS, 1.5)
     changes = compared(tmp_path, measured(steady), measured({**steady, "model_3": 1.2}, machine="another"))
-    (lost,) = (c for c in changes.changes if c.verdict is Verdict.SLOWER)
+    (lost,) = (c for c in changes.changes if verdict(c) is Verdict.SLOWER)
     assert lost.first.name == "model_3"
     assert known(lost.speedup).factor == pytest.approx(0.8, rel=0.01)
     assert known(lost.speedup).within(0.8)
     (group,) = changes.groups
-    assert (group.shared, group.passed_first, group.passed_second, group.timed) == (6, 6, 6, 6)
-    assert group.geomean_first == pytest.approx(1.5, rel=0.01)
-    assert changes.controls[0].verdict is None, "the control is not judged: it is what noise is judged by"
+    assert (len(group.changes), *group.passed, len(group.timed)) == (6, 6, 6, 6)
+    assert group.geomeans[0] == pytest.approx(1.5, rel=0.01)
+    assert verdict(changes.controls[0]) is None, "the control is not judged: it is what noise is judged by"
 
 
 @pytest.mark.parametrize(
@@ -83,9 +97,9 @@ def test_another_measurement_is_in_no_number(tmp_path: Path, condition: str, oth
     same, first, second = (make_record(job) for job in (make_job("same"), make_job(), make_job(**other)))
     changes = compared(tmp_path, [same, first], [same, second])
     assert [change.first.name for change in changes.changes] == ["same"]
-    ((result, _, differences),) = changes.mismatches
-    assert (result.name, [name for name, _, _ in differences]) == ("model", [condition])
-    assert changes.groups[0].shared == 1
+    ((a, b),) = changes.matched.mismatches
+    assert (a.name, [n for n, *_ in differences(a.conditions, b.conditions)]) == ("model", [condition])
+    assert len(changes.groups[0].changes) == 1
 
 
 def test_a_sweep_is_compared_point_by_point_and_its_points_are_no_models_to_average(tmp_path: Path) -> None:
@@ -96,10 +110,10 @@ def test_a_sweep_is_compared_point_by_point_and_its_points_are_no_models_to_aver
     changes = compared(tmp_path, before, after)
     assert all(change.first.record.job == change.second.record.job for change in changes.changes)
     assert len(changes.timed) == len(jobs)
-    (lost,) = (c.first for c in changes.changes if c.verdict is Verdict.SLOWER)
+    (lost,) = (c.first for c in changes.changes if verdict(c) is Verdict.SLOWER)
     assert lost.title.endswith("(training, float32, cpu, scale full, changes batch=2 threads=2), inductor")
     assert (changes.groups, known(changes.drift).n) == ((), 2)
-    (table,) = (table for table, _ in tables(changes))
+    (table,) = tables(changes)
     assert table.rows[0][0] == "model (batch=2 threads=2)"
 
 
@@ -109,29 +123,22 @@ def test_two_gpus_of_one_kind_are_the_same_device(tmp_path: Path) -> None:
 
 
 def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Path) -> None:
-    record = make_record(make_job(), speedup=1.5)
-    elsewhere = {**record.environment, "device_name": "Other CPU", "cpu": "Other CPU", "threads": 8}
-    moved = replace(record, environment=elsewhere, metrics={**record.metrics, "graph_breaks": 2})
-    changes = compared(tmp_path, [record], [moved])
-    assert [name for (name, _, _), _ in changes.incomparable] == ["device_name", "threads"]
-    assert changes.timed == ()
-    assert changes.drift is None
-    assert breaks(changes)[0].endswith("inductor: 0 -> 2 graph breaks")
-    with pytest.raises(UsageError, match="device_name is Synthetic CPU in the first run and Other CPU"):
-        gated(changes, "regression")
+    def at(**facts: Any) -> Record:
+        record = make_record(make_job(), speedup=1.5, metrics={"graph_breaks": len(facts)})
+        return replace(record, environment={**record.environment, **facts})
 
-
-def test_compilers_that_were_set_from_outside_are_a_difference(tmp_path: Path) -> None:
-    record = make_record(make_job(), speedup=1.5)
-    plain, frozen = (
-        replace(record, environment={**record.environment, "compiler_settings": text})
-        for text in ("", "inductor.freezing=True")
-    )
-    for number, (first, second, cases) in enumerate(
-        [(plain, frozen, 1), (plain, plain, 0), (record, frozen, 0)]
+    plain, frozen = at(compiler_settings=""), at(compiler_settings="inductor.freezing=True")
+    moved, outside = at(device_name="Other CPU", cpu="Other CPU"), "what is set outside of this program"
+    for number, (first, second, facts) in enumerate(
+        [(at(), moved, ["device_name"]), (plain, frozen, [outside]), (plain, plain, []), (at(), frozen, [])]
     ):
         changes = compared(tmp_path / str(number), [first], [second])
-        assert (len(changes.timed), len(changes.incomparable)) == (1 - cases, cases)
+        assert [name for (name, _, _), _ in changes.incomparable] == facts
+        assert (len(changes.timed), changes.drift is None) == (not facts, bool(facts))
+        assert len(breaks(changes)) == (first is not plain)
+        if facts:
+            with pytest.raises(UsageError, match=f"{facts[0]} is .* in the first run and "):
+                gated(changes, "regression")
 
 
 def test_a_ratio_agrees_with_the_two_numbers_beside_it(tmp_path: Path) -> None:
@@ -160,36 +167,29 @@ def test_endings(tmp_path: Path) -> None:
         for which in (0, 1)
     ]
     changes = compared(tmp_path, *sides)
-    assert [c.first.name for c in changes.ended(Ending.NEW_FAILURE)] == ["lost"]
-    assert [c.first.name for c in changes.ended(Ending.FIXED)] == ["fixed"]
-    assert [c.first.name for c in changes.ended(Ending.OTHER)] == ["other", "skipped"]
+    for how, names in ((NEW_FAILURE, ["lost"]), (FIXED, ["fixed"]), (OTHER, ["other", "skipped"])):
+        assert [change.first.name for change in ended(changes, how)] == names
     assert changes.timed == (), "a speedup of what failed counts for nothing"
-    assert (changes.groups[0].passed_first, changes.groups[0].passed_second) == (2, 1)
+    assert changes.groups[0].passed == (2, 1)
 
 
 def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     """A killed run must not pass for want of failures."""
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
+    records = [make_record(job) for job in jobs]
     whole, torn, other = (
-        load("--compare", write(tmp_path / name, records, jobs=to_json(tuple(jobs))))
-        for name, records in (
-            ("a", [make_record(job) for job in jobs]),
-            ("b", [make_record(jobs[0])]),
-            ("c", [make_record(jobs[0])]),
-        )
+        load("--compare", write(tmp_path / name, records[:count], jobs=to_json(tuple(jobs))))
+        for name, count in (("a", 2), ("b", 1), ("c", 1))
     )
     changes = changes_between(whole, torn)
-    (lost,) = changes.ended(Ending.NEW_FAILURE)
-    assert (lost.first.name, lost.second.status) == ("two", "no record")
     assert any("is not finished: no record of 1 result" in note for note in changes.second.notes)
-    assert gated(changes, "parity").cases == (
-        "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record",
-    )
+    (case,) = gated(changes, "parity").cases
+    assert case == "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record"
     again = changes_between(torn, whole)
-    assert again.ended(Ending.FIXED) == (), "what was never measured before is not fixed now"
-    assert [result.name for result in again.only_second] == ["two"]
+    news = [result.name for result in again.matched.only_second]
+    assert (ended(again, FIXED), news) == ([], ["two"]), "what was never measured before is not fixed now"
     neither = changes_between(torn, other)
-    assert (neither.only_first, neither.only_second, len(neither.changes)) == ((), (), 1)
+    assert (neither.matched.only_first, neither.matched.only_second, len(neither.changes)) == ([], [], 1)
 
 
 def test_what_ctrl_c_cut_short_is_compared_and_said_to_be_unfinished(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
     assert (changes.changes[0].compile_factor is not None) == alike
     assert changes.changes[0].speedup is not None
     said = "Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."
-    assert [line for line in head_lines(changes) if "compile caches are" in line] == [said] * (not alike)
+    assert [line for line in head(changes) if "compile caches are" in line] == [said] * (not alike)
 
 
 def test_with_cold_compilations_the_caches_of_the_timed_process_do_not_count(tmp_path: Path) -> None:
@@ -231,6 +231,9 @@ def test_with_cold_compilations_the_caches_of_the_timed_process_do_not_count(tmp
     misses = replace(runs, metrics={**runs.metrics, "compile_cache_hits": 0, "compile_cache_misses": 3})
     assert compared(tmp_path / "1", [runs], [misses]).changes[0].compile_factor == pytest.approx(1.0)
     assert compared(tmp_path / "2", [runs], [warm]).changes[0].compile_factor is None
+    twice = [replace(runs, compilations=(compiled(COLD, s), compiled(COLD, s + 1, 1))) for s in (1.0, 9.0)]
+    titles = [listed.title for listed in lists(compared(tmp_path / "3", twice[:1], twice[1:]))]
+    assert titles == ["Compilation latency changed by more than 25%"], "without: timed once"
 
 
 @pytest.mark.parametrize(
@@ -240,11 +243,7 @@ def test_with_cold_compilations_the_caches_of_the_timed_process_do_not_count(tmp
         (make_job("a"), make_job("a", mode=Mode.INFERENCE), "share models but no mode"),
         (make_job("a"), make_job("a", batch_size=1), "batch size is 8 in the first and 1 in the second"),
         (make_job("a"), make_job("a", suite="others"), "share models but no suite"),
-        (
-            make_job(candidates=("inductor",)),
-            make_job(candidates=("aot_eager",)),
-            r"share models but no compiler \(inductor in the first, aot_eager",
-        ),
+        (make_job(candidates=("inductor",)), make_job(candidates=("aot_eager",)), r"no compiler \(inductor"),
     ],
 )
 def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: Job, sentence: str) -> None:
@@ -253,9 +252,22 @@ def test_nothing_in_common_is_one_sentence(tmp_path: Path, first: Job, second: J
 
 
 # -- --fail-on --------------------------------------------------------------------
-def gated(changes: RunChanges, word: str) -> GateResult:
+def gated(subject: RunChanges | Summary, word: str) -> GateResult:
     (gate,) = gates_asked([word])
-    return gate_result(changes, gate)
+    return gate_result(subject, gate)
+
+
+def test_a_regression_needs_the_whole_interval_beyond_the_share(tmp_path: Path) -> None:
+    """About 0.91x [0.85, 0.98]: lower, but perhaps by less than 5 %."""
+    steady = dict.fromkeys(MODELS, 1.5)
+    sides = [measured({**steady, "model_1": s}, jitter=0.12, rounds=10, machine=str(s)) for s in (1.5, 1.365)]
+    changes = compared(tmp_path, *sides)
+    change = changes.changes[1]
+    speedup = known(change.speedup)
+    assert known(change.ratios[SPEEDUP].q_value) < 0.05
+    assert speedup.factor < 0.95 < known(speedup.high) < 0.98
+    assert [bool(gated(changes, f"regression:{n}%").cases) for n in (5, 2)] == [False, True]
+    assert gated(changes, "regression:5%").open
 
 
 def gate(changes: RunChanges, *words: str) -> list[int]:
@@ -266,11 +278,10 @@ def test_gates(tmp_path: Path) -> None:
     steady = dict.fromkeys(MODELS, 1.5)
     before = measured(steady)
     after = measured({**steady, "model_1": 1.35, "model_2": 1.0}, metrics={"graph_breaks": 1})
-    changes = compared(tmp_path, before, after)
-    assert gate(changes, "regression", "regression:15%", "regression:50%") == [2, 1, 0]
+    changes, reverse = compared(tmp_path, before, after), compared(tmp_path / "reverse", after, before)
+    assert gate(changes, "regression", "regression:15%", "regression:50%", "improvement") == [2, 1, 0, 0]
+    assert gate(reverse, "improvement", "improvement:20%", "regression", "graph-breaks") == [2, 1, 0, 0]
     assert gate(changes, "parity", "graph-breaks") == [0, 6]
-    reverse = compared(tmp_path / "reverse", after, before)
-    assert gate(reverse, "regression", "graph-breaks") == [0, 0]
 
 
 @pytest.mark.parametrize("with_control", [False, True])
@@ -280,7 +291,7 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
     sides = [measured(steady, metrics=busy), measured({**steady, "model_1": 1.0}, metrics=busy)]
     kept = [[r for r in side if with_control or r.candidate != "eager"] for side in sides]
     changes = compared(tmp_path, *kept)
-    assert any(line == "Other work used the CPUs in B: 6 of 6 results." for line in head_lines(changes))
+    assert any(line == "Other work used the CPUs in B: 6 of 6 results." for line in head(changes))
     if with_control:
         assert gate(changes, "regression:5%") == [1]
     else:
@@ -289,14 +300,14 @@ def test_a_gate_does_not_fail_for_other_work_without_a_control(tmp_path: Path, w
     assert gate(changes, "regression:50%", "parity") == [0, 0]
 
 
-@pytest.mark.parametrize(("threshold", "verdict"), [(0.02, Verdict.SLOWER), (0.10, Verdict.SAME)])
-def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("threshold", "word"), [(0.02, Verdict.SLOWER), (0.10, Verdict.SAME)])
+def test_the_runs_own_threshold_and_noise_decide(tmp_path: Path, threshold: float, word: Verdict) -> None:
     """One model in training, of which 0.6 % is assumed: a loss of 6 % is seen, and may not matter."""
     job = make_job(protocol=Protocol(noise_threshold=threshold))
     changes = compared(tmp_path, *([make_record(job, speedup=s, jitter=0.002)] for s in (1.5, 1.41)))
-    assert changes.changes[0].verdict is verdict
+    assert verdict(changes.changes[0]) is word
     assert gate(changes, "regression", "regression:3%") == [threshold < 0.1, 1]
-    (line,) = (line for line in head_lines(changes) if line.startswith("Noise of a process"))
+    (line,) = (line for line in head(changes) if line.startswith("Noise of a process"))
     assert ": 0.60 % of a speedup, assumed as in the runs' own reports;" in line
 
 
@@ -314,7 +325,7 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
             for r in records[first : first + 3]
         ]
         labels = suite_labels(record.job.case.suite for record in named)
-        runs.append(Run(path=Path(str(first)), results=results_of(named, labels)))
+        runs.append(Run(path=Path(str(first)), results=tuple(results_of(named, labels))))
     assert len(runs) == 20
     timed = [
         change
@@ -325,7 +336,7 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     assert len(timed) == 3 * (17 * 3 + 2 + 1)
     held = [change.speedup.within(1) for change in timed if change.speedup]
     assert sum(held) / len(held) >= 0.93
-    called = [change for change in timed if change.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    called = [change for change in timed if verdict(change) in (Verdict.SLOWER, Verdict.FASTER)]
     assert len(called) <= 0.05 * len(timed)
 
 
@@ -347,17 +358,8 @@ def at_batch(size: int, status: Status = Status.PASS) -> Record:
 def test_a_failure_at_another_batch_is_a_new_failure(tmp_path: Path, before: Record, after: Record) -> None:
     other = make_record(make_job("other"))
     changes = compared(tmp_path, [before, other], [after, other])
-    assert changes.mismatches == ()
-    assert [change.first.name for change in changes.ended(Ending.NEW_FAILURE)] == ["model"]
-
-
-def test_several_compilations_are_not_said_to_be_one(tmp_path: Path) -> None:
-    def cold(seconds: float) -> Record:
-        runs = (compiled(COLD, seconds + n, n) for n in (0, 1))
-        return replace(make_record(make_job()), compilations=tuple(runs))
-
-    titles = [title for title, _ in lists(compared(tmp_path, [cold(1.0)], [cold(9.0)]))]
-    assert "Compilation latency changed by more than 25%" in titles
+    assert changes.matched.mismatches == []
+    assert [change.first.name for change in ended(changes, NEW_FAILURE)] == ["model"]
 
 
 # -- written out, and what cannot be read -------------------------------------------------------
@@ -385,7 +387,9 @@ def worse(folder: Path) -> RunChanges:
 def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "records.txt").write_text("")
+    (write(tmp_path / "damaged", [make_record(make_job())]) / "run.json").write_text("{")
     for path, sentence in (
+        (tmp_path / "damaged", r"--compare: .*run\.json is damaged"),
         (tmp_path / "nowhere", r"no run in .*nowhere; give the folder of a run, or its records\.jsonl"),
         (tmp_path, "there is no run in"),
         (tmp_path / "records.txt", "holds no result"),
@@ -396,18 +400,11 @@ def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
             load("--compare", path)
 
 
-def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
-    run = write(tmp_path / "a", [make_record(make_job("one"))])
-    (run / "run.json").write_text("{")
-    with pytest.raises(UsageError, match=r"--compare: .*run\.json is damaged"):
-        load("--compare", run)
-
-
 def test_no_gate_passes_for_a_damaged_run(tmp_path: Path) -> None:
     records = [make_record(make_job("one"), speedup=1.5), make_record(make_job("two"), speedup=1.5)]
     whole, torn = write(tmp_path / "a", records), write(tmp_path / "b", records)
-    lines = (torn / "records.jsonl").read_text().splitlines()
-    (torn / "records.jsonl").write_text(lines[0] + "\n" + lines[1][:100] + "\n")
+    first, second = (torn / "records.jsonl").read_text().splitlines()
+    (torn / "records.jsonl").write_text(f"{first}\n{second[:100]}\n")
     changes = changes_between(load("--compare", whole), load("--compare", torn))
     results, refusals = gate_results(changes, gates_asked(["regression", "parity", "graph-breaks"]))
     assert results == []
@@ -416,16 +413,13 @@ def test_no_gate_passes_for_a_damaged_run(tmp_path: Path) -> None:
 
 def test_outputs_say_the_same(tmp_path: Path) -> None:
     printed, markdown, data = texts(worse(tmp_path), "parity", "graph-breaks")
+    told = ("New failures: 1", "pass -> fail_accuracy", "2 -> 3 graph breaks", "Drift: eager in B", "assumed")
     for text in (printed, markdown):
         plain = text.replace("\\", "").replace("&gt;", ">")
-        assert "New failures: 1" in plain
-        assert "pass -> fail_accuracy" in plain
-        assert "2 -> 3 graph breaks" in plain
-        assert "Drift: eager in B takes" in plain
-        assert "assumed" in plain
+        assert [said for said in told if said not in plain] == []
     assert "--fail-on parity: FAILED (results that passed before and fail now: 1)" in printed
     assert [gate["failed"] for gate in data["gates"]] == [True, True]
-    assert {change["first"]["name"] for change in data["changes"]} == {"steady", "lost", "broken"}
+    assert {change["name"] for change in data["changes"]} == {"steady", "lost", "broken"}
 
 
 @pytest.mark.slow
@@ -436,8 +430,7 @@ def test_markdown_fits_into_a_comment_and_nothing_in_it_is_markup(tmp_path: Path
     after = [make_record(job, status=Status.CRASH) if n % 2 else before[n] for n, job in enumerate(jobs)]
     printed, markdown, _ = texts(compared(tmp_path, before, after), "parity")
     assert len(markdown.encode()) < LIMIT
-    assert "<script" not in markdown
-    assert "@someone" not in markdown
+    assert not any(markup in markdown for markup in ("<script", "@someone"))
     assert "omitted, to keep this short: --format=json has all of them" in markdown
     assert "\x1b" not in printed
     assert "[red]markup[/red]" in printed

@@ -1,21 +1,26 @@
-"""Two environments of one run (RUN@ENV): the rounds that timed both sides pair them."""
+"""Two environments of one run (RUN@ENV), whose rounds pair them; and several runs, which are one base."""
 
 import math
 import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from harness.schema import Record, Samples
+from harness.schema import Record, Samples, Status
 from runner.analysis.digits import estimate_text
-from runner.analysis.estimate import Verdict
+from runner.analysis.estimate import PairedEstimate, Reason, Verdict
+from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP
+from runner.analysis.statistics import paired_speedup
+from runner.analysis.verdicts.between import pooled
+from runner.analysis.verdicts.decision import difference, over_runs
 from runner.runs.compare.changes import RunChanges, changes_between, shared_rounds
-from runner.runs.compare.load import load, results_of
-from runner.runs.compare.run import Result
-from runner.runs.compare.words import SIDE_BY_SIDE, WORDS, tables
+from runner.runs.compare.run import Result, load, results_of
+from runner.runs.compare.views import SIDE_BY_SIDE, WORDS, head, lists
 from tests.factories import known, make_job, make_record, make_samples, with_samples
-from tests.unit.test_changes import write
+from tests.unit.test_changes import MODELS, gated, tables, verdict, write
+from tests.unit.test_changes import compared as compared_runs
 from tests.unit.test_environments_compare import records
 
 ROUNDS = 24
@@ -64,10 +69,10 @@ def between(first: str, second: str) -> RunChanges:
 
 def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
     (change,) = compared(tmp_path / "run").changes
-    assert change.factors.rounds == ROUNDS
-    compiled, speedup = known(change.factors.compiled), known(change.speedup)
+    assert change.rounds == ROUNDS
+    compiled, speedup = known(change.of(STEP)), known(change.speedup)
     assert compiled.factor == pytest.approx(SLOWER, rel=0.005)
-    assert known(change.factors.eager).factor == pytest.approx(EAGER, rel=0.005)
+    assert known(change.of(EAGER_STEP)).factor == pytest.approx(EAGER, rel=0.005)
     assert speedup.factor == pytest.approx(EAGER / SLOWER, rel=0.005)
     assert not compiled.within(1.04)  # the rounds vary by 20 %; processes, as assumed, by 2 %
     assert not speedup.within(0.93)
@@ -76,26 +81,26 @@ def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
 def test_three_times_stand_side_by_side(tmp_path: Path) -> None:
     """Of a pull request: eager before, eager now, compiled now."""
     changes = compared(tmp_path / "run", run(noise=0.02))
-    *_, (table, _) = tables(changes)
+    *_, table = tables(changes)
     cells = dict(zip(table.header, table.rows[0], strict=True))
-    eager, now, compiled = (float(cells[name].split()[0]) for name in SIDE_BY_SIDE)
+    headers = [column.header for column in SIDE_BY_SIDE]
+    eager, now, compiled = (float(cells[name].split()[0]) for name in headers)
     assert eager == pytest.approx(10.0, rel=0.05)
     assert now == pytest.approx(10.0 * EAGER, rel=0.05)
     assert compiled == pytest.approx(5.0 * SLOWER, rel=0.05)
     change = changes.changes[0]
-    assert cells["eager B, ms\n(x of A's time)"].endswith(f"({estimate_text(change.factors.eager)})")
+    assert cells["eager B, ms\n(x of A's time)"].endswith(f"({estimate_text(change.of(EAGER_STEP))})")
     assert cells["compiled B, ms\n(speedup)"].endswith(f"({estimate_text(change.second.speedup)})")
     write(tmp_path / "other", run())
-    *_, (table, _) = tables(between(f"{tmp_path}/run@old", f"{tmp_path}/other@new"))
-    assert not {*SIDE_BY_SIDE} & {*table.header}
+    *_, table = tables(between(f"{tmp_path}/run@old", f"{tmp_path}/other@new"))
+    assert not {*headers} & {*table.header}
 
 
 def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
     (paired,) = compared(tmp_path / "one").changes
     write(tmp_path / "two", run())
     (apart,) = between(f"{tmp_path}/one@old", f"{tmp_path}/two@new").changes
-    assert apart.factors.rounds == 0
-    assert apart.factors.compiled is None
+    assert (apart.rounds, apart.of(STEP)) == (0, None)
     width = [known(known(change.speedup).half_width) for change in (paired, apart)]
     assert 0 < width[0] < width[1] / 1.5
 
@@ -107,8 +112,8 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
             numbers = (*range(8),) * 3
             measured[place] = with_samples(record, rounds_by_process=(8, 8, 8), round_index=numbers)
     (change,) = compared(tmp_path / "run", measured).changes
-    assert change.factors.rounds == ROUNDS
-    assert known(change.factors.compiled).within(SLOWER)
+    assert change.rounds == ROUNDS
+    assert known(change.of(STEP)).within(SLOWER)
     assert set(WORDS) == set(Verdict), "the rounds of such a change can also be unsteady"
 
 
@@ -121,8 +126,71 @@ def result(rounds: range, folder: str = "run") -> Result:
 
 
 def test_only_rounds_that_timed_both_sides_count() -> None:
-    shared = known(shared_rounds(result(range(20)), result(range(10, 40))))
-    assert shared.rounds == 10
-    assert shared_rounds(result(range(20)), result(range(16, 40))) is None  # too few for an interval
-    assert shared_rounds(result(range(20)), result(range(20), "another run")) is None
-    assert shared_rounds(result(range(20)), result(range(20), "")) is None
+    rounds, _ = known(shared_rounds(result(range(20)), result(range(10, 40))))
+    assert rounds == 10
+    too_few, elsewhere, alone = result(range(16, 40)), result(range(20), "another run"), result(range(20), "")
+    assert [shared_rounds(result(range(20)), other) for other in (too_few, elsewhere, alone)] == [None] * 3
+
+
+# -- several runs of the base ------------------------------------------------------------------
+DAYS, RUNS = 0.02, 3  # days: standard deviation of a log speedup between them
+ONE = paired_speedup([1.5] * ROUNDS, [1.0] * ROUNDS)
+
+
+def of_a_day(log: float, noise: float) -> PairedEstimate:
+    return replace(ONE, log=log, error=noise / ROUNDS**0.5, df=ROUNDS - 1.0, assumed_sd=0.006)
+
+
+@pytest.mark.parametrize(("models", "noise"), [(1, 0.004), (12, 0.004), (12, 0.1)])
+def test_intervals_of_no_change_hold_1(models: int, noise: float) -> None:
+    """Days vary as much in the new run as in the runs of the base; so does the noise of the rounds."""
+    rng, held, count = np.random.default_rng(3), 0, 3000 // models
+    for _ in range(count):
+        logs = rng.normal(0, np.hypot(DAYS, noise / ROUNDS**0.5), (models, RUNS + 1))
+        pool = pooled([(float(np.std(row[:RUNS], ddof=1)), RUNS) for row in logs], None)
+        for days in ([of_a_day(log, noise) for log in row] for row in logs.tolist()):
+            held += known(difference(over_runs(days[:RUNS], pool), days[RUNS])).within(1)
+    assert 0.93 <= held / (count * models) <= 0.98
+
+
+def a_run(day: float, **slower: float) -> list[Record]:
+    """The models on a day; ``slower``: of some of them, the share of their speedup."""
+    return [make_record(make_job(m), speedup=1.5 * day * slower.get(m, 1), jitter=0.005) for m in MODELS]
+
+
+@pytest.mark.parametrize(("slower", "word"), [(0.8, "slower"), (0.97, "inconclusive"), (1.25, "faster")])
+def test_a_change_is_beside_the_days(tmp_path: Path, slower: float, word: str) -> None:
+    """Days differ by 2 %, so a loss of 3 % may be another day."""
+    base = [a_run(day) for day in (0.98, 1.0, 1.02)]
+    changes = compared_runs(tmp_path, *base, a_run(1.0, model_1=slower))
+    changed = changes.changes[1]
+    assert known(verdict(changed)).value == word
+    assert known(changed.first.speedup).factor == pytest.approx(1.5, rel=0.01)
+    opened = changed.ratios[SPEEDUP].open
+    assert (opened and opened.reason) == (Reason.RUNS if word == "inconclusive" else None)
+    first, *_, noise = head(changes)
+    assert first.startswith(f"A: 3 runs, {tmp_path}/a, {tmp_path}/b, {tmp_path}/c: torch ")
+    assert noise.startswith("Noise between the runs of A: ")
+    fell, rose = (len(gated(changes, f"{gate}:5%").cases) for gate in ("regression", "improvement"))
+    assert (fell, rose) == (word == "slower", word == "faster")
+    assert ("take the new run as the base" in gated(changes, "improvement:5%").advice) == (word == "faster")
+
+
+def test_a_result_of_some_runs_is_used_and_said(tmp_path: Path) -> None:
+    first, two, new = a_run(1.0), a_run(1.01)[1:], a_run(1.0)
+    two[0] = replace(two[0], status=Status.CRASH)
+    changes = compared_runs(tmp_path, first, two, new)
+    assert len(changes.timed) == len(MODELS), "the others' runs say how much its runs vary"
+    (notes,) = (listed.cases for listed in lists(changes) if listed.title == "Notes")
+    assert [note.split()[1] for note in notes] == ["model_0", "model_1"]
+    assert [note[-39:] for note in notes] == [f"of 2 runs of A, {n} have it, and 1 passed" for n in (1, 2)]
+    elsewhere = [replace(r, environment={**r.environment, "threads": 8}) for r in two]
+    apart = compared_runs(tmp_path / "apart", first, elsewhere, new)
+    assert [len(change.first.runs) for change in apart.changes] == [1] * len(MODELS)
+
+
+def test_a_time_of_compiling_is_beside_those_of_the_runs(tmp_path: Path) -> None:
+    *base, same, slow = ([make_record(make_job(), compilation_s=s)] for s in (9.0, 10.0, 11.0, 11.0, 20.0))
+    for new, failures in ((same, 0), (slow, 1)):
+        changes = compared_runs(tmp_path / str(failures), *base, new)
+        assert len(gated(changes, "compile:10%").cases) == failures

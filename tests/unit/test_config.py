@@ -120,7 +120,7 @@ BAD = [
     ("--training --dropout=keep", "--dropout=keep is for models of your own; in the models of tiny_gpt,"),
     ("--training --performance --localize", "--localize needs the parity check; leave --performance out"),
     ("--training --accuracy --export-profiler-trace", "needs timed steps; leave --accuracy out"),
-    ("--compare a", "expected 2 arguments"),
+    ("--compare a", "name two runs, or more: BASE [BASE ...] NEW"),
     ("--compare a a", "is named twice; name two runs"),
     ("--compare a b --format png", "--format: a comparison of runs has no png"),
     ("--compare a b --format md,json", "one format at a time is printed"),
@@ -131,7 +131,7 @@ BAD = [
     ("--training --fail-on=compile:10% --compile-runs=2", "--fail-on: compile compares environments of a"),
     ("--training --fail-on=speedup", "--fail-on: '' is not a speedup; write for example speedup:1.4"),
     ("--training --fail-on=speedup:1 --accuracy", "speedup is measured in timed steps; leave --accuracy"),
-    ("--fail-on parity --history", "--fail-on is for --compare A B"),
+    ("--fail-on parity --history", "--fail-on is for --compare BASE NEW"),
     ("--compare a b --history", "--compare and --history exclude each other"),
 ]
 

@@ -16,7 +16,7 @@ from runner.analysis.statistics import mean_of_logs, paired_speedup
 from runner.analysis.verdicts.between import Pool
 from runner.analysis.verdicts.decision import Between, difference, judged, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
-from runner.analysis.verdicts.reasons import judgment, why_open
+from runner.analysis.verdicts.reasons import judgment
 from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide, more_processes
 from tests.factories import known
 
@@ -328,7 +328,8 @@ def test_an_open_change_says_why(by: float, noise: float, tau: float, reason: Re
     logs = centered - np.median(centered)
     first, second = (of(logs + log, Between(assumed_sd=tau)) for log in (0.0, by))
     moved = change(first, second)
-    assert why_open(moved, (first, second), told(moved), LIMITS) is reason
+    word, why = judgment(moved, moved.p_value, LIMITS)
+    assert (word, why and why.reason) == (told(moved), reason)
 
 
 def test_the_mean_of_logs_over_models() -> None:

@@ -122,14 +122,11 @@ def test_the_list_has_the_newest_first_and_each_mode_by_itself(tmp_path: Path) -
     assert lines[-1] == str(tmp_path / "index.html")
 
 
-@pytest.mark.parametrize(
-    ("filters", "runs"),
-    [({"tags": ("base",)}, 1), ({"tags": ("base", "night")}, 2), ({"suites": ("toys",)}, 3)],
-)
-def test_filters_choose_the_list_the_page_has_all(tmp_path: Path, filters: dict[str, Any], runs: int) -> None:
+def test_filters_choose_the_list_the_page_has_all(tmp_path: Path) -> None:
     for number, tags in enumerate((["base", "night"], ["night"], [])):
         make_run(tmp_path, number, tags=tags)
-    assert shown(tmp_path, **filters).count("2026-01-0") == runs
+    asked: list[dict[str, Any]] = [{"tags": ("base",)}, {"tags": ("base", "night")}, {"suites": ("toys",)}]
+    assert [shown(tmp_path, **filters).count("2026-01-0") for filters in asked] == [1, 2, 3]
     assert "3 runs, newest first" in (tmp_path / "index.html").read_text()
     for nothing in ({"suites": ("others",)}, {"compilers": ("eager",)}):
         with pytest.raises(UsageError, match=r"--history: no run in .* fits these filters"):
@@ -172,10 +169,7 @@ def test_names_are_text_and_the_page_needs_nothing_from_elsewhere(tmp_path: Path
         run.rename(tmp_path / name)
     text = page(tmp_path)
     assert text == page(tmp_path)
-    assert "<script" not in text
-    assert "&lt;script&gt;alert(1)" in text
-    assert "night &lt;b&gt;" in text
-    assert 'href="./javascript%3Ax/report.html"' in text
-    assert 'href="./a%20b%23c%3Fd/report.html"' in text
-    assert "default-src 'none'" in text
-    assert "://" not in text
+    links = [f'href="./{name}/report.html"' for name in ("javascript%3Ax", "a%20b%23c%3Fd")]
+    for there in ("&lt;script&gt;alert(1)", "night &lt;b&gt;", *links, "default-src 'none'"):
+        assert there in text
+    assert not any(absent in text for absent in ("<script", "://"))

@@ -14,7 +14,7 @@ from harness.codec import to_json
 from harness.schema import SCHEMA_VERSION, STOPPED, Environment, Extras, Job, Protocol, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
-from runner.runs.compare.load import load as load_run
+from runner.runs.compare.run import load as load_run
 from runner.store.record_file import append_record, read_records
 from runner.store.run_folder import RECORDS, RUN, RunFolder, read_run, read_run_json
 from tests.factories import Capture, Patch, make_job, make_record

@@ -113,19 +113,20 @@ def moderated(spread: float, processes: int, pool: Pool) -> tuple[float, float]:
     return (spread**2 * (processes - 1) + pool.df * pool.variance) / df, df
 
 
-def pooled(spreads: Sequence[tuple[float, int]], assumed: float) -> Pool:
+def pooled(spreads: Sequence[tuple[float, int]], assumed: float | None) -> Pool:
     """The pool of a run's models.
 
     ``spreads``: (standard deviation, number of processes) of each model. ``assumed``: the variance that is
-    assumed without a measurement; it counts as ``ASSUMED_DF`` degrees of freedom. In a run of one model, the
-    pool is this model and the assumption, so it has that little weight: an assumption that is too small would
-    otherwise make the interval too narrow. Every four degrees that the other models measure add one, up to
-    ``MOST_PRIOR_DF``. ``benchmarks/calibration.py`` (*processes*) has the coverage.
+    assumed without a measurement, if any; it counts as ``ASSUMED_DF`` degrees of freedom. In a run of one
+    model, the pool is this model and the assumption, so it has that little weight: an assumption that is too
+    small would otherwise make the interval too narrow. Every four degrees that the other models measure add
+    one, up to ``MOST_PRIOR_DF``. ``benchmarks/calibration.py`` (*processes*) has the coverage.
     """
     measured = sum(count - 1 for _, count in spreads)
-    total = sum(spread**2 * (count - 1) for spread, count in spreads) + ASSUMED_DF * assumed
+    prior_df = 0 if assumed is None else ASSUMED_DF
+    total = sum(spread**2 * (count - 1) for spread, count in spreads) + prior_df * (assumed or 0.0)
     others = measured * (1 - 1 / len(spreads)) if spreads else 0.0
     return Pool(
-        variance=total / (measured + ASSUMED_DF),
-        df=min(MOST_PRIOR_DF, ASSUMED_DF + others / OTHERS_A_PRIOR_DF),
+        variance=total / max(1, measured + prior_df),
+        df=min(MOST_PRIOR_DF, prior_df + others / OTHERS_A_PRIOR_DF),
     )

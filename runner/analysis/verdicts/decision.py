@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import special
 
-from runner.analysis.estimate import MOST_NAMED, Estimate, Interval, Limits, PairedEstimate, Verdict
+from runner.analysis.estimate import MOST_NAMED, Estimate, Interval, Limits, OfRounds, PairedEstimate, Verdict
 from runner.analysis.statistics import Column, Floats, paired_speedup, student
 from runner.analysis.verdicts.between import ASSUMED_DF, Pool, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
@@ -25,6 +26,7 @@ Z_95 = float(special.ndtri(0.975))
 Z_90 = float(special.ndtri(0.95))
 TAU_DF = 20  # the assumed tau is itself an estimate, from about ten models
 T_95, T_90 = (float(special.stdtrit(TAU_DF, share)) for share in (0.975, 0.95))
+STUDENT = ("log", "interval", "interval_90", "p_value", "error", "df")
 HALF = 0.5  # of the noise threshold: rounds are added down to an interval of the rounds as narrow as that
 
 
@@ -136,12 +138,7 @@ def _of_several(
     widths = [process.rounds_half for process in alone if process.rounds_half is not None]
     return replace(
         whole,
-        log=mean.log,
-        interval=mean.interval,
-        interval_90=mean.interval_90,
-        p_value=mean.p_value,
-        error=mean.error,
-        df=df,
+        **{**_of_student(mean), "df": df},
         processes=count,
         between_sd=spread,
         rounds_half=float(np.mean(widths)) / math.sqrt(count) if widths else None,
@@ -151,16 +148,57 @@ def _of_several(
     )
 
 
-def difference(first: PairedEstimate | None, second: PairedEstimate | None) -> Estimate | None:
-    """The change of ln(speedup) between two measurements in different processes; None if unknown."""
-    parts = []
-    for estimate in (first, second):
-        if estimate is None or estimate.error is None:
-            return None
-        parts += [(estimate.error**2, estimate.df), ((estimate.assumed_sd or 0.0) ** 2, TAU_DF)]
-    assert first is not None
-    assert second is not None
-    return student(second.log - first.log, parts)
+def _of_student(mean: Estimate) -> dict[str, Any]:
+    return {name: getattr(mean, name) for name in STUDENT}
+
+
+def over_runs(runs: Sequence[PairedEstimate], pool: Pool) -> PairedEstimate:
+    """Of one result in several runs: the variation between them is measured. ``pool``: of all results."""
+    logs, count = [run.log for run in runs], len(runs)
+    variance, df = moderated(float(np.std(logs, ddof=1)) if count > 1 else 0.0, count, pool)
+    mean = student(float(np.mean(logs)), [(variance / count, df)])
+    times = [(run.baseline_median_s, run.candidate_median_s, run.speedup_of_medians) for run in runs]
+    baseline_s, candidate_s, of_medians = np.exp(np.log(times).mean(axis=0)).tolist()
+    return PairedEstimate(
+        **_of_student(mean),
+        n=sum(run.n for run in runs),
+        processes=sum(run.processes for run in runs),
+        baseline_median_s=baseline_s,
+        candidate_median_s=candidate_s,
+        speedup_of_medians=of_medians,
+        runs=tuple(runs),
+    )
+
+
+def difference(first: OfRounds | None, second: OfRounds | None) -> OfRounds | None:
+    """The change of ln(speedup) between two measurements in different processes; None if unknown.
+
+    If the first is over several runs, the second is one more run, which varies as they do: nothing is
+    assumed. Noise of its own that it has beyond theirs (fewer rounds) is added.
+    """
+    if first is None or second is None or first.error is None or second.error is None:
+        return None
+    if first.runs:
+        *ours, own = (sum(part for part, _ in _parts(side)) for side in (*first.runs, second))
+        more = own - sum(ours) / len(ours)
+        parts = [(first.error**2 * (len(first.runs) + 1), first.df), (max(0.0, more), second.df)]
+    else:
+        parts = [part for side in (first, second) for part in _parts(side)]
+    sides = (first, second)
+    halves = [side.rounds_half for side in sides if side.rounds_half is not None]
+    return OfRounds(
+        **_of_student(student(second.log - first.log, parts)),
+        n=min(side.n for side in sides),
+        processes=max(side.processes for side in sides),
+        assumed_sd=math.hypot(*(side.assumed_sd or 0.0 for side in sides)) or None,
+        rounds_half=math.hypot(*halves) if halves else None,
+        runs=first.runs,
+    )
+
+
+def _parts(estimate: OfRounds) -> list[tuple[float, float]]:
+    """The parts of its variance: of its rounds or processes, and what is assumed."""
+    return [((estimate.error or 0.0) ** 2, estimate.df), ((estimate.assumed_sd or 0.0) ** 2, TAU_DF)]
 
 
 Spread = tuple[float, int, float]
@@ -235,7 +273,7 @@ def _stretched(estimate: PairedEstimate, stretch: float) -> Interval:
     return math.hypot(rounds, T_95 * tau), math.hypot(rounds * Z_90 / Z_95, T_90 * tau)
 
 
-def rounds_can_close(estimate: PairedEstimate, limits: Limits) -> bool:
+def rounds_can_close(estimate: OfRounds, limits: Limits) -> bool:
     """Whether more rounds of this process could close the verdict, if the speedup stays what it is.
 
     They narrow the rounds' own interval and leave the assumed variation between processes.
@@ -252,7 +290,7 @@ class Needed:
     processes: int | None  # None: more than ``MOST_NAMED``
 
 
-def needed(estimate: PairedEstimate, limits: Limits) -> Needed | None:
+def needed(estimate: OfRounds, limits: Limits) -> Needed | None:
     """None if the estimate has no interval. The speedup is taken as it is now."""
     if estimate.interval is None:
         return None

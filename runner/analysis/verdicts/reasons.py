@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
 
-from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, Open, PairedEstimate, Reason, Verdict
+from runner.analysis.estimate import MOST_NAMED, Estimate, Limits, OfRounds, Open, Reason, Verdict
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import OPEN, needed, pairs_needed, rounds_can_close, verdict
 
@@ -18,6 +16,7 @@ CLOSES = {
     Reason.HALVES: UNSTEADY,
     Reason.REGIMES: UNSTEADY,
     Reason.FAMILY: "more rounds: the interval is clear, but q counts all comparisons of the run",
+    Reason.RUNS: "more runs of the base",
 }
 
 
@@ -34,7 +33,7 @@ def judgment(
     word = Verdict.INCONCLUSIVE if few else verdict(estimate, q_value, limits)
     if estimate is None or word not in OPEN:
         return word, None
-    if not isinstance(estimate, PairedEstimate):  # of few pairs of compilations
+    if not isinstance(estimate, OfRounds):  # of few pairs of compilations
         count = pairs_needed(estimate, q_value or 1.0, limits)
         closes = f"about {count} of each" if count else f"over {MOST_NAMED} of each"
         return word, Open(reason=Reason.ROUNDS, closes=closes, pairs=count)
@@ -42,29 +41,7 @@ def judgment(
     return word, Open(reason=reason, closes=CLOSES.get(reason) or _needed(estimate, limits))
 
 
-def why_open(
-    change: Estimate | None,
-    sides: Sequence[PairedEstimate | None],
-    word: Verdict | None,
-    limits: Limits,
-) -> Reason | None:
-    """Of a change between two sides, each with its own process or processes; None for a closed verdict."""
-    if change is None or word not in OPEN:
-        return None
-    known = [side for side in sides if side is not None]
-    both = replace(
-        known[0],
-        log=change.log,
-        interval=change.interval,
-        unsteady_kind=change.unsteady_kind,
-        segments=change.segments or (change.log,),
-        processes=max(side.processes for side in known),
-        assumed_sd=math.hypot(*(side.assumed_sd or 0.0 for side in known)),
-    )
-    return _reason(both, limits, across=False)
-
-
-def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason:
+def _reason(estimate: OfRounds, limits: Limits, *, across: bool) -> Reason:
     if across and estimate.processes < LEAST_ACROSS:
         return Reason.SIDES
     if estimate.interval is None or (estimate.rounds_half is None and estimate.processes < 2):
@@ -75,6 +52,8 @@ def _reason(estimate: PairedEstimate, limits: Limits, *, across: bool) -> Reason
     if low > limits.log or high < -limits.log:
         beyond = all(abs(log) > limits.log and log * low > 0 for log in estimate.segments)
         return Reason.FAMILY if beyond else Reason.HALVES
+    if estimate.runs:
+        return Reason.RUNS
     single = estimate.processes == 1
     return Reason.ROUNDS if single and rounds_can_close(estimate, limits) else Reason.PROCESSES
 
@@ -85,7 +64,7 @@ def _rounded_up(count: int) -> int:
     return math.ceil(count / unit) * unit
 
 
-def _needed(estimate: PairedEstimate, limits: Limits) -> str:
+def _needed(estimate: OfRounds, limits: Limits) -> str:
     missing = needed(estimate, limits)
     assert missing is not None  # there is an interval
     ways = [f"about {_rounded_up(missing.rounds):,} rounds"] if missing.rounds else []

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 COMPARE = flag(
     "--compare",
     group=Group.ACTIONS,
-    nargs=2,
-    metavar=("A", "B"),
-    help="show what changed from run A to run B; RUN@ENV: one environment of a run: docs/HOWTO.md",
+    nargs="+",
+    metavar=("BASE", "NEW"),
+    help="BASE [BASE ...] NEW: show what changed from BASE to NEW; RUN@ENV: one environment: docs/HOWTO.md",
 )
 FAIL_ON = flag(
     "--fail-on=WHAT",
     group=Group.ACTIONS,
     listed=True,
-    help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks; "
-    "with --compare also on regression[:5%%], time[:5%%] or parity; 3 where that is open: docs/HOWTO.md",
+    help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks; with "
+    "--compare also regression[:5%%], improvement[:5%%], time[:5%%], parity; 3 where open: docs/HOWTO.md",
 )
 FLAGS = (COMPARE, FAIL_ON)
 FORMATS = ("console", "json", "md")
@@ -41,29 +41,30 @@ FORMATS = ("console", "json", "md")
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """Two runs. ``output_dir``: where files go; None: one format is printed."""
+    """The runs, the new one last. ``output_dir``: where files go; None: one format is printed."""
 
-    first: Path
-    second: Path
+    runs: tuple[Path, ...]
     formats: frozenset[str]
     fail_on: tuple[str, ...]
     output_dir: Path | None
 
 
 def parse(given: Given) -> CompareRequest:
-    first, second = map(Path, given[COMPARE.key])
+    runs = tuple(map(Path, given[COMPARE.key]))
     output_dir = read_row(row_at(RunConfig, "output_dir"), given, None)
-    default = FORMATS if output_dir is not None else ("console",)
-    formats = formats_asked(given) or frozenset(default)
+    formats = formats_asked(given) or frozenset(FORMATS if output_dir is not None else ("console",))
     for word in sorted(formats - {*FORMATS}):
         raise UsageError(f"--format: a comparison of runs has no {word}; choose from {', '.join(FORMATS)}")
     if len(formats) > 1 and output_dir is None:
-        advice = "name a folder for more with --output-dir"
-        raise UsageError(f"--format: one format at a time is printed; {advice}")
-    if os.path.realpath(first) == os.path.realpath(second):
-        raise UsageError(f"--compare: {first} is named twice; name two runs")
-    fail_on = listed(FAIL_ON.long, given.get(FAIL_ON.key, ()))
-    return CompareRequest(first, second, formats, fail_on, output_dir)
+        raise UsageError(
+            "--format: one format at a time is printed; name a folder for more with --output-dir"
+        )
+    if len(runs) < 2:
+        raise UsageError("--compare: name two runs, or more: BASE [BASE ...] NEW")
+    for run, place in zip(runs, places := [*map(os.path.realpath, runs)], strict=True):
+        if places.count(place) > 1:
+            raise UsageError(f"--compare: {run} is named twice; name two runs")
+    return CompareRequest(runs, formats, listed(FAIL_ON.long, given.get(FAIL_ON.key, ())), output_dir)
 
 
 def perform(request: CompareRequest, argv: Sequence[str]) -> int:
@@ -73,23 +74,22 @@ def perform(request: CompareRequest, argv: Sequence[str]) -> int:
     from runner.reports.parts.grid import say
     from runner.runs.compare.changes import changes_between
     from runner.runs.compare.gates import gate_results, gates_asked
-    from runner.runs.compare.load import load
-    from runner.runs.compare.output import print_changes, print_result, render_json, render_markdown
+    from runner.runs.compare.run import load
+    from runner.runs.compare.views import print_changes, print_result, render_json, render_markdown
     from runner.store.run_folder import write_asked
 
     gates, console = gates_asked(request.fail_on), Console()
-    changes = changes_between(load("--compare", request.first), load("--compare", request.second))
+    changes = changes_between(*(load("--compare", run) for run in request.runs))
     results, refusals = gate_results(changes, gates)
     if "console" in request.formats:
         print_changes(changes, results, console)
     renders = {"json": render_json, "md": render_markdown}
-    for name in (name for name in renders if name in request.formats):
-        content = renders[name](changes, results)
-        if request.output_dir is None:
-            sys.stdout.write(content)
-        else:
+    for name, render in renders.items():
+        if name in request.formats and request.output_dir is None:
+            sys.stdout.write(render(changes, results))
+        elif name in request.formats and request.output_dir is not None:
             path = request.output_dir / f"changes.{name}"
-            write_asked("--output-dir", path, content.encode(errors="backslashreplace"))
+            write_asked("--output-dir", path, render(changes, results).encode(errors="backslashreplace"))
             say(console, str(path))
     for result in results:  # always print the cause of exit codes 1 and 3
         if "console" not in request.formats and (result.cases or result.open):
@@ -102,6 +102,5 @@ def code_of(results: Sequence[GateResult], refusals: Sequence[UsageError]) -> in
     sys.stdout.flush()  # the outcomes come first
     for refusal in refusals:
         tell(f"error: {plain(str(refusal))}")
-    if any(result.cases for result in results):
-        return FAILURES
-    return BAD_INPUT if refusals else OPEN if any(result.open for result in results) else OK
+    failed, opened = any(result.cases for result in results), any(result.open for result in results)
+    return FAILURES if failed else BAD_INPUT if refusals else OPEN if opened else OK

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +53,9 @@ def parse(given: Given) -> MeasureRequest:
         request = planned(given)
         if FAIL_ON.key not in given:
             return request
-        from runner.runs.compare.of_run import gates_of_run
+        from runner.runs.compare.gates import gates_asked
 
-        gates = gates_of_run(listed(FAIL_ON.long, given[FAIL_ON.key]), request.config)
+        gates = gates_asked(listed(FAIL_ON.long, given[FAIL_ON.key]), request.config)
         return replace(request, gates=gates)
     where, folder = read(Where(), given), Path(given[RESUME.key])
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
@@ -86,11 +85,10 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     if folder is None or code not in (OK, FAILURES) or not request.gates:
         return code
     from runner.analysis.derive import summarize
-    from runner.runs.compare.gates import answered
-    from runner.runs.compare.of_run import run_result
-    from runner.runs.compare.output import print_result
+    from runner.runs.compare.gates import gate_results
+    from runner.runs.compare.views import print_result
 
-    results, refusals = answered(request.gates, partial(run_result, summarize(folder.read().records)))
+    results, refusals = gate_results(summarize(folder.read().records), request.gates)
     for result in results:
         print_result(result, console)
     of_gates = code_of(results, refusals)

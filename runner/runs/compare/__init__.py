@@ -1,5 +1,4 @@
 """Compares two finished runs: changed speedups, new failures and fixed failures.
 
-load (records) -> Run, Run
-pairs (like with like) -> change (statistics) -> RunChanges -> console, Markdown, JSON; gates -> exit code
+run (records, like with like) -> changes (statistics) -> views (console, Markdown, JSON), gates (exit code)
 """

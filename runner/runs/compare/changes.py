@@ -1,14 +1,14 @@
-"""Computes the changes between two runs. The values are for the outputs and are never stored.
+"""Computes the changes between runs. The values are for the outputs and are never stored.
 
 Two runs: times are paired within a run and not between runs.
 
     change = ln(speedup in B) - ln(speedup in A)
     its variance = within A + within B + between processes
 
-The rounds of each run give the first two parts. The third comes from a new process (memory layout, code
-alignment, clocks). The interval of a run with several processes contains it. A run with one process has the
-standard deviation that its own report assumes (``runner.analysis.verdicts.between``). Times of two runs have
-no change with an interval: the machine may have slowed one model.
+The interval of a run with several processes contains the third. A run with one process has what its own
+report assumes (``verdicts.between``). With several runs of A, the variation between them is measured, and B
+is one run more (``verdicts.decision.difference``). Times of two runs have no change with an interval: the
+machine may have slowed one model.
 
 Two environments of a run: a round has four times, eager and compiled of A and of B. Each change is estimated
 from its ratio in each round. A round that is slow on both sides cancels, and no drift is between the sides.
@@ -16,98 +16,118 @@ from its ratio in each round. A round that is slow on both sides cancels, and no
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from operator import itemgetter
 
 import numpy as np
 
 from harness.schema import AS_FOUND, COLD, WARM
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
+from runner.analysis.estimate import Estimate, Limits, PairedEstimate
 from runner.analysis.findings import Known
-from runner.analysis.statistics import Floats, false_discovery, geomean, mean_of_logs, paired_speedup
-from runner.analysis.verdicts.between import ASSUMED_ACROSS
-from runner.analysis.verdicts.decision import Between, difference, judged_or_none, verdict
+from runner.analysis.ratios import judged
+from runner.analysis.results import CHANGE, COMPILATION, EAGER_STEP, SPEEDUP, STEP, Ratio, Side
+from runner.analysis.statistics import Floats, geomean, mean_of_logs, paired_speedup, student
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, pooled
+from runner.analysis.verdicts.compiling import by_round, center, paired_ratio, unpaired_ratio
+from runner.analysis.verdicts.decision import Between, difference, judged_or_none, over_runs
 from runner.analysis.verdicts.family import assumed_of
 from runner.analysis.verdicts.pairs import FEWEST, Round, keys_of, timed_in_both
-from runner.analysis.verdicts.reasons import why_open
-from runner.runs.compare.run import NO_RECORD, Difference, Mismatch, Result, Run, differences, match
+from runner.runs.compare.run import (
+    Difference,
+    Matched,
+    Result,
+    Run,
+    differences,
+    match,
+    representative,
+    together,
+)
 
-COMPILE_FACTOR = 1.25  # smaller changes of a latency, which is measured only once, are ignored
-MEMORY_FACTOR = 1.05
-
-
-class Ending(Enum):
-    """How the second run ended, compared with the first. Other: another failure, or newly skipped or run."""
-
-    NEW_FAILURE = "new failure"
-    FIXED = "fixed"
-    OTHER = "other"
-    SAME = "same"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Factors:
-    """Factors B / A: of the speedup and, of shared rounds, of the times of a step. None: unknown."""
-
-    speedup: Estimate | None = None
-    eager: Estimate | None = None
-    compiled: Estimate | None = None
-    rounds: int = 0  # those that timed both sides; 0: two runs
+NEW_FAILURE, FIXED, OTHER, SAME = "new failure", "fixed", "other", "same"
+ENDINGS = {"New failures": NEW_FAILURE, "Fixed failures": FIXED, "Other endings": OTHER}
+"""Of the second run. Other: another failure, or newly skipped or run."""
+QUANTITIES = (SPEEDUP, EAGER_STEP, STEP, COMPILATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One model with one compiler, in both runs. All factors are B / A. None: unknown.
+    """One model with one compiler, in both runs.
 
-    ``factors``: of the speedup over eager, above 1 is better, and of the times of a step, above 1 is slower.
-    ``q_value``: p of the speedup after Benjamini and Hochberg's correction over all changes.
+    ``ratios``: factors B / A by quantity, as far as they are known: of the speedup over eager, above 1 is
+    better; of compiling and, of shared rounds, of a step's times (``eager``, ``step``), above 1 is slower.
     """
 
     first: Result
     second: Result
-    factors: Factors = field(default_factory=Factors)
-    q_value: float | None = None
-    verdict: Verdict | None = None
-    open_because: Reason | None = None
-    compile_factor: float | None = None
-    memory_factor: float | None = None  # of the memory ratio: above 1, B needs less memory relative to eager
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    rounds: int = 0  # those that timed both sides; 0: two runs
+    comparable: bool = True  # False: their times are not, because a fact of the machine differs
+
+    def of(self, quantity: str) -> Estimate | None:
+        return self.ratios[quantity].estimate if quantity in self.ratios else None
 
     @property
     def speedup(self) -> Estimate | None:
-        return self.factors.speedup
+        return self.of(SPEEDUP)
 
     @property
-    def ending(self) -> Ending:
+    def compile_factor(self) -> float | None:
+        """Of the seconds that both sides show."""
+        return self._factor("compile_s") if alike_caches(self.first, self.second) else None
+
+    @property
+    def memory_factor(self) -> float | None:
+        """Of the memory ratio: above 1, B needs less memory relative to eager."""
+        return self._factor("memory_ratio")
+
+    def _factor(self, name: str) -> float | None:
+        before, after = (getattr(side.comparison, name) for side in (self.first, self.second))
+        counts = self.comparable and self.first.passed and self.second.passed
+        return after / before if counts and before and after else None
+
+    @property
+    def ending(self) -> str:
         first, second = self.first, self.second
-        if first.passed and not second.passed and not second.skipped:
-            return Ending.NEW_FAILURE
-        if second.passed and not first.passed and not first.skipped:
-            return Ending.FIXED
-        return Ending.SAME if first.status == second.status else Ending.OTHER
+        if first.passed and not second.passed and second.record.status.counted:
+            return NEW_FAILURE
+        if second.passed and not first.passed and first.record.status.counted:
+            return FIXED
+        return SAME if first.status == second.status else OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChange:
-    """All shared results of one compiler in one (suite, mode, precision, device), without points of a sweep.
-
-    The geometric means are of the ``timed`` models, which passed with a time in both runs.
-    """
+class Group:
+    """All shared results of one compiler in one (suite, mode, precision, device), without sweeps' points."""
 
     compiler: str
     where: str
-    shared: int
-    passed_first: int
-    passed_second: int
-    timed: int
-    geomean_first: float | None
-    geomean_second: float | None
-    speedup: Estimate | None  # its interval is over models
-    compile: Estimate | None
-    memory: Estimate | None
+    changes: tuple[Change, ...]
+
+    @property
+    def timed(self) -> list[tuple[PairedEstimate, PairedEstimate]]:
+        """The speedups of those that passed with a time in both runs: the averages are over them."""
+        both = [(c.first.speedup, c.second.speedup) for c in self.changes if c.speedup is not None]
+        return [(before, after) for before, after in both if before and after]
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        return sum(c.first.passed for c in self.changes), sum(c.second.passed for c in self.changes)
+
+    @property
+    def geomeans(self) -> tuple[float | None, float | None]:
+        return geomean([a for a, _ in self.timed]).value, geomean([b for _, b in self.timed]).value
+
+    @property
+    def means(self) -> dict[str, Estimate | None]:
+        """The changes of geometric means, over models."""
+        logs = {"speedup": [math.log(after.factor / before.factor) for before, after in self.timed]}
+        for name in ("compile", "memory"):
+            factors = (getattr(change, f"{name}_factor") for change in self.changes)
+            logs[name] = [math.log(factor) for factor in factors if factor]
+        return {name: mean_of_logs(values) for name, values in logs.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,98 +137,152 @@ class RunChanges:
     first: Run
     second: Run
     changes: tuple[Change, ...]
-    limits: Limits
-    groups: tuple[GroupChange, ...]
-    drift: PairedEstimate | None  # eager's times in B over those in A: the pseudo-median over models
     controls: tuple[Change, ...]
-    mismatches: tuple[Mismatch, ...]
+    limits: Limits
+    drift: PairedEstimate | None  # eager's times in B over those in A: the pseudo-median over models
     incomparable: tuple[tuple[Difference, int], ...]
-    only_first: tuple[Result, ...]
-    only_second: tuple[Result, ...]
+    matched: Matched
 
-    def ended(self, how: Ending) -> tuple[Change, ...]:
-        """The changes that ended so, of the controls too, because a control can fail."""
-        return tuple(change for change in (*self.changes, *self.controls) if change.ending is how)
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return (*(self.first.parts or (self.first,)), self.second)
 
-    def counts(self, metric: str) -> list[tuple[Change, int, int]]:
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        members: dict[tuple[str, str], list[Change]] = {}
+        for change in self.changes:
+            if not change.second.missing and not change.first.record.job.case.point:
+                known = change.first.conditions
+                where = ", ".join(known[name] for name in ("suite", "mode", "precision", "device"))
+                members.setdefault((change.first.compiler, where), []).append(change)
+        return tuple(Group(compiler=c, where=w, changes=tuple(own)) for (c, w), own in members.items())
+
+    @property
+    def every(self) -> tuple[Change, ...]:
+        """Those of the controls too, because a control can fail."""
+        return (*self.changes, *self.controls)
+
+    def counts(self, metric: str) -> Iterator[tuple[Change, int, int]]:
         """The changes that have this metric in both runs, with its values."""
-        values = [(c, c.first.count(metric), c.second.count(metric)) for c in (*self.changes, *self.controls)]
-        return [(c, first, second) for c, first, second in values if first is not None and second is not None]
+        for change in self.every:
+            before, after = change.first.count(metric), change.second.count(metric)
+            if before is not None and after is not None:
+                yield change, before, after
 
     @property
     def paired(self) -> bool:
         """Whether the sides are environments of one run, timed in the same rounds."""
-        return bool(self.timed) and all(change.factors.rounds for change in self.timed)
+        return bool(self.timed) and all(change.rounds for change in self.timed)
 
     @property
     def timed(self) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.speedup is not None)
 
     @property
-    def crowded(self) -> tuple[int, int]:
+    def crowded(self) -> tuple[int, ...]:
         """In each run, the number of timed results during which other work used the CPUs."""
-        pairs = [[Known(side.comparison).crowded() for side in (c.first, c.second)] for c in self.timed]
-        return sum(first for first, _ in pairs), sum(second for _, second in pairs)
+        both = [c.first for c in self.timed], [c.second for c in self.timed]
+        return tuple(sum(Known(result.comparison).crowded() for result in side) for side in both)
 
 
-def changes_between(first: Run, second: Run) -> RunChanges:
-    """Raises ``UsageError`` if the runs have no common result."""
+def changes_between(*runs: Run) -> RunChanges:
+    """From the first runs, which are one side together, to the last.
+
+    Raises ``UsageError`` if the sides have no common result.
+    """
+    *bases, second = runs
     # a result that A never measured is ignored; a result that B never measured is a loss
-    first = replace(first, results=tuple(r for r in first.results if not r.missing))
-    pairs, mismatches, only_first, only_second = match(first, second)
-    differing = [differences(before.machine, after.machine) for before, after in pairs]
-    moved = _drift([pair for pair, facts in zip(pairs, differing, strict=True) if not facts])
-    changes = [
-        Change(first=pair[0], second=pair[1]) if facts else _change(pair)
-        for pair, facts in zip(pairs, differing, strict=True)
-    ]
-    limits = Limits.of(*(result.record.job.protocol for result in (*first.results, *second.results)))
-    judged = tuple(_judged([change for change in changes if not change.first.is_control], limits))
+    first = together([replace(run, results=tuple(r for r in run.results if not r.missing)) for run in bases])
+    matched = match(first, second)
+    alike = [[r for r in a.runs if not differences(r.machine, b.machine)] for a, b in matched.pairs]
+    differing = Counter[Difference]()
+    changes: list[Change] = []
+    for (before, after), own in zip(matched.pairs, alike, strict=True):
+        base = _over_runs(own, alike) if own else before
+        facts = differences(base.machine, after.machine)
+        differing.update(facts)
+        rounds, ratios = (0, {}) if facts else _ratios(base, after)
+        changes.append(Change(first=base, second=after, ratios=ratios, rounds=rounds, comparable=not facts))
+    for quantity in QUANTITIES:
+        family = [c for c in changes if quantity in c.ratios and not c.first.is_control]
+        for change, ratio in zip(family, judged([c.ratios[quantity] for c in family]), strict=True):
+            change.ratios[quantity] = ratio
     return RunChanges(
         first=first,
         second=second,
-        changes=judged,
-        limits=limits,
-        groups=_groups(judged),
-        drift=moved,
+        changes=tuple(change for change in changes if not change.first.is_control),
         controls=tuple(change for change in changes if change.first.is_control),
-        mismatches=tuple(mismatches),
-        incomparable=tuple(Counter(itertools.chain(*differing)).items()),
-        only_first=tuple(only_first),
-        only_second=tuple(result for result in only_second if not result.missing),
+        limits=Limits.of(*(result.record.job.protocol for run in runs for result in run.results)),
+        drift=_drift(changes),
+        incomparable=tuple(differing.items()),
+        matched=matched,
     )
 
 
-def _drift(pairs: Sequence[tuple[Result, Result]]) -> PairedEstimate | None:
+def _over_runs(own: Sequence[Result], every: Iterable[Sequence[Result]]) -> Result:
+    """A result of several runs. ``every``: all results; those of its kind say how much runs vary."""
+    shown, timed = representative(own), _speedups(own)
+    kind = itemgetter("compiler", "mode", "device", "precision")
+    alike = (runs for runs in every if runs and kind(runs[0].conditions) == kind(shown.conditions))
+    logs = [[estimate.log for estimate in _speedups(runs)] for runs in alike]
+    pool = pooled([(float(np.std(known, ddof=1)), len(known)) for known in logs if len(known) > 1], None)
+    ratios = dict(shown.comparison.own)
+    if "step" in ratios and (len(timed) > 1 or (timed and pool.df)):
+        ratios["step"] = replace(ratios["step"], estimate=over_runs(timed, pool))
+    known = [result.comparison for result in own if result.passed and result.caches == shown.caches]
+    comparison = replace(
+        shown.comparison,
+        own=ratios,
+        compilation_latency_s=center([c.compile_s for c in known if c.compile_s]),
+        memory_ratio=center([c.memory_ratio for c in known if c.memory_ratio]),
+    )
+    return replace(shown, comparison=comparison, runs=tuple(own), shares=None)
+
+
+def _speedups(results: Iterable[Result]) -> list[PairedEstimate]:
+    return [result.speedup for result in results if result.speedup is not None]
+
+
+def _drift(changes: Sequence[Change]) -> PairedEstimate | None:
     """Each model once: its candidates share their eager times, and its points are not several models."""
     logs_of: dict[tuple[object, ...], list[float]] = {}
-    for first, second in pairs:
+    for first, second in ((change.first, change.second) for change in changes if change.comparable):
         before, after = first.comparison.baseline_ms, second.comparison.baseline_ms
         if before and after:
-            swept = ("batch size", "changes") if first.record.job.case.point else ()
-            kept = {n: v for n, v in first.conditions.items() if n not in ("compiler", *swept)}
-            model = (first.name, *kept.items())
+            left_out = ("compiler", *(("batch size", "changes") if first.record.job.case.point else ()))
+            model = (first.name, *(item for item in first.conditions.items() if item[0] not in left_out))
             logs_of.setdefault(model, []).append(math.log(after / before))
     ratios = [math.exp(sum(logs) / len(logs)) for logs in logs_of.values()]
     return paired_speedup(ratios, [1.0] * len(ratios)) if ratios else None
 
 
-def _change(pair: tuple[Result, Result]) -> Change:
-    first, second = pair
-    shared = shared_rounds(first, second)
-    changed = shared or Factors(speedup=difference(first.speedup, second.speedup))
-    change = Change(first=first, second=second, factors=changed)
-    if not (first.passed and second.passed):
-        return change
-    before, after = first.comparison, second.comparison
-    compiled = _ratio(before.compile_s, after.compile_s) if alike_caches(pair) else None
-    memory = _ratio(before.memory_ratio, after.memory_ratio)
-    return replace(change, compile_factor=compiled, memory_factor=memory)
+def _ratios(first: Result, second: Result) -> tuple[int, dict[str, Ratio]]:
+    """The number of shared rounds, and the ratios that are known."""
+    apart = 0, {SPEEDUP: difference(first.speedup, second.speedup)}
+    rounds, factors = shared_rounds(first, second) or apart
+    side = Side(first.compiler)
+    return rounds, {
+        quantity: Ratio(
+            family=CHANGE,
+            quantity=quantity,
+            place=second.comparison.place,
+            record=second.record,
+            other=first.record,
+            first=side,
+            second=side,
+            estimate=estimate,
+        )
+        for quantity, estimate in {**factors, COMPILATION: _compilation(first, second)}.items()
+        if estimate is not None
+    }
 
 
-def shared_rounds(first: Result, second: Result) -> Factors | None:
-    """From the rounds that timed both sides; None for two runs, and below ``FEWEST`` rounds: no interval."""
-    if first.shares is None or first.shares != second.shares or not (first.passed and second.passed):
+def shared_rounds(first: Result, second: Result) -> tuple[int, dict[str, Estimate | None]] | None:
+    """From the rounds that timed both sides: their number, and the factors of the speedup and of the times.
+
+    None for two runs, and below ``FEWEST`` rounds: no interval.
+    """
+    if not first.shares or first.shares != second.shares or not (first.passed and second.passed):
         return None
     before, after = _by_round(first), _by_round(second)
     rounds, by_process = timed_in_both(before, after)
@@ -222,12 +296,11 @@ def shared_rounds(first: Result, second: Result) -> Factors | None:
         np.array([side[key] for key in rounds]).T for side in (before, after)
     )
     tau = math.hypot(assumed_of(first.record), assumed_of(second.record))
-    return Factors(
-        speedup=factor(eager_b / compiled_b, eager_a / compiled_a, tau),
-        eager=factor(eager_b, eager_a, ASSUMED_ACROSS),
-        compiled=factor(compiled_b, compiled_a, ASSUMED_ACROSS),
-        rounds=len(rounds),
-    )
+    return len(rounds), {
+        SPEEDUP: factor(eager_b / compiled_b, eager_a / compiled_a, tau),
+        EAGER_STEP: factor(eager_b, eager_a, ASSUMED_ACROSS),
+        STEP: factor(compiled_b, compiled_a, ASSUMED_ACROSS),
+    }
 
 
 def _by_round(result: Result) -> Mapping[Round, tuple[float, float]]:
@@ -239,48 +312,28 @@ def _by_round(result: Result) -> Mapping[Round, tuple[float, float]]:
     return dict(zip(keys_of(samples, apart=True), times, strict=True))
 
 
-def _ratio(before: float | None, after: float | None) -> float | None:
-    return after / before if before and after else None
-
-
-def alike_caches(pair: tuple[Result, Result]) -> bool:
+def alike_caches(first: Result, second: Result) -> bool:
     """Whether compile caches were in the same state, as far as is known."""
-    states = {result.caches for result in pair}
+    states = {first.caches, second.caches}
     return len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
-def _judged(changes: Sequence[Change], limits: Limits) -> Iterator[Change]:
-    q_values = false_discovery([c.speedup.p_value if c.speedup else None for c in changes])
-    for change, q in zip(changes, q_values, strict=True):
-        word = verdict(change.speedup, q, limits)
-        because = why_open(change.speedup, (change.first.speedup, change.second.speedup), word, limits)
-        yield replace(change, q_value=q, verdict=word, open_because=because)
+def _compilation(first: Result, second: Result) -> Estimate | None:
+    """ln(time of compiling in the second / first), of cold starts or of caches in the same state.
 
-
-def _groups(changes: Iterable[Change]) -> tuple[GroupChange, ...]:
-    members: dict[tuple[str, str], list[Change]] = {}
-    for change in changes:
-        if change.second.status != NO_RECORD and not change.first.record.job.case.point:
-            known = change.first.conditions
-            where = ", ".join(known[name] for name in ("suite", "mode", "precision", "device"))
-            members.setdefault((change.first.compiler, where), []).append(change)
-    return tuple(_group(compiler, where, group) for (compiler, where), group in members.items())
-
-
-def _group(compiler: str, where: str, members: Sequence[Change]) -> GroupChange:
-    timed = [change for change in members if change.speedup is not None]
-    before = [change.first.speedup for change in timed if change.first.speedup is not None]
-    after = [change.second.speedup for change in timed if change.second.speedup is not None]
-    return GroupChange(
-        compiler=compiler,
-        where=where,
-        shared=len(members),
-        passed_first=sum(change.first.passed for change in members),
-        passed_second=sum(change.second.passed for change in members),
-        timed=len(timed),
-        geomean_first=geomean(before).value,
-        geomean_second=geomean(after).value,
-        speedup=mean_of_logs([math.log(y.factor / x.factor) for x, y in zip(before, after, strict=True)]),
-        compile=mean_of_logs([math.log(c.compile_factor) for c in members if c.compile_factor]),
-        memory=mean_of_logs([math.log(c.memory_factor) for c in members if c.memory_factor]),
-    )
+    Environments of a run compile in the same rounds, so their times are paired; two runs are not. If the
+    first has several runs, the second is one more.
+    """
+    if not (first.passed and second.passed and second.comparison.compile_s):
+        return None
+    before, after = (by_round(side.record, COLD) for side in (first, second))
+    if first.shares and first.shares == second.shares:
+        return paired_ratio(after, before)
+    if not (before and after) and not alike_caches(first, second):
+        return None
+    own = (run for run in first.runs if run.passed and run.caches == first.caches)
+    *logs, new = [math.log(side.comparison.compile_s) for side in (*own, second) if side.comparison.compile_s]
+    if len(logs) < 2:
+        return unpaired_ratio(first.comparison.compilations_s, second.comparison.compilations_s)
+    variance = float(np.var(logs, ddof=1)) * (1 + 1 / len(logs))
+    return student(new - float(np.mean(logs)), [(variance, len(logs) - 1.0)])

@@ -1,232 +1,160 @@
-"""``--fail-on``: the gates that make the exit code 1 or, where data leave them open, 3; and the causes."""
+"""``--fail-on``: the gates that make the exit code 1 or, where data leave them open, 3; and the causes.
+
+A gate is an entry of ``KINDS``: how it reads its rows from two runs and, if it can, from one run.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from harness.schema import COLD
-from harness.settings import SHARE, Kind, number_text, within
+from harness import settings
+from harness.schema import COLD, Record
+from harness.settings import SHARE, number_text, within
 from runner.analysis.digits import estimate_text, p_text, share_text
-from runner.analysis.estimate import Estimate
-from runner.analysis.statistics import false_discovery
-from runner.analysis.verdicts.compiling import by_round, paired_ratio, unpaired_ratio
+from runner.analysis.estimate import Estimate, Limits
+from runner.analysis.results import COMPILATION, COMPILATIONS, SPEEDUP, STEP, Comparison, Ratio, Summary
+from runner.analysis.verdicts.family import is_compiled
 from runner.errors import UsageError, unknown
-from runner.labels import plain, reason
+from runner.labels import plain, reason, where
+from runner.plan.config import RunConfig
+from runner.plan.environments.spec import split_candidate
 from runner.plan.settings import value_of
-from runner.runs.compare.changes import Change, Ending, RunChanges, alike_caches
-from runner.runs.compare.run import Difference, Result
+from runner.runs.compare.changes import NEW_FAILURE, Change, RunChanges
 
 FLAG = "--fail-on"
-WITH_SHARE = ("regression", "time", "compile", "memory")
-FACTOR = Kind(within(lambda value: value > 0, "a speedup; write for example speedup:1.4"), number_text)
-COUNTS = {  # gate: metric, its name
-    "graph-breaks": ("graph_breaks", "graph breaks"),
-    "recompiles": ("recompiles", "recompilations"),
-}
-KINDS = ("speedup", *WITH_SHARE, "parity", *COUNTS)
+FACTOR = settings.Kind(within(lambda v: v > 0, "a speedup; write for example speedup:1.4"), number_text)
+LONGER, ABOVE = "compilations that take longer", "peaks of memory above eager's"
+OF_RUN = "no result that passed has the data for this gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A condition for failure. ``threshold``: a share, of the kinds ``WITH_SHARE`` (None: that of the runs),
-    or a speedup."""
+    """A condition for failure. ``threshold``: a share (None: that of the runs), or a speedup."""
 
     kind: str
     threshold: float | None = None
 
-    def share(self, of_the_runs: float) -> float:
-        return of_the_runs if self.threshold is None else self.threshold
-
     @property
     def words(self) -> str:
-        if self.threshold is None:
-            return self.kind
-        text = number_text if self.kind == "speedup" else share_text
-        return f"{self.kind}:{text(self.threshold)}"
+        return self.kind if self.threshold is None else f"{self.kind}:{KINDS[self.kind].text(self.threshold)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """The result of a gate, which fails if there are ``cases``.
-
-    ``open``: results of which the data cannot tell whether they are cases.
-    """
+    """The result of a gate, which fails if there are ``cases``."""
 
     gate: Gate
     title: str
     cases: tuple[str, ...]
-    open: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()  # results of which the data cannot tell whether they are cases
+    advice: str = ""
 
 
-def gates_asked(words: Sequence[str]) -> tuple[Gate, ...]:
-    """``regression:5%`` -> a gate. Raises ``UsageError`` for unknown words."""
-    gates = []
-    for word in words:
-        kind, colon, limit = word.partition(":")
-        if kind not in KINDS:
-            raise unknown(FLAG, kind, "kind of change", KINDS)
-        if colon and kind not in ("speedup", *WITH_SHARE):
-            raise UsageError(f"{FLAG}: {kind} has no threshold; write just {kind}")
-        reader = FACTOR if kind == "speedup" else SHARE
-        with_threshold = colon or reader is FACTOR
-        gates.append(Gate(kind=kind, threshold=value_of(FLAG, reader, limit) if with_threshold else None))
-    return tuple(gates)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A result. It is a case if it ``fails`` or, with an estimate, if that is beyond the limit."""
+
+    line: str
+    fails: bool = False
+    estimate: Estimate | None = None
+    q_value: float | None = None
+
+    def beyond(self, sign: int, limit: float, alpha: float) -> bool:
+        """As with a verdict: the whole 95 % interval is beyond the limit, and parts of the rounds agree."""
+        known = self.estimate
+        if known is None or known.interval is None:
+            return self.fails
+        significant = self.q_value is None or self.q_value < alpha
+        return significant and min(sign * log for log in (*known.interval, *known.segments)) > limit
+
+    def within(self, sign: int, limit: float) -> bool:
+        """Whether the whole 90 % interval is within the limit; what is neither is open."""
+        known = self.estimate
+        if known is None or known.interval_90 is None:
+            return False
+        parts = known.segments if known.unsteady else ()
+        return max(sign * log for log in (*known.interval_90, *parts)) <= limit
 
 
-def gate_results(changes: RunChanges, gates: Sequence[Gate]) -> tuple[list[GateResult], list[UsageError]]:
-    """The results of the gates for which the runs have data, and the errors for the others."""
-    for run in (changes.first, changes.second):
-        if gates and run.damaged_lines:
-            why = "has damaged lines, so results may be missing; measure them again with --resume"
-            return [], [UsageError(f"{FLAG}: {plain(str(run.path))} {why}")]
-    return answered(gates, partial(gate_result, changes))
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a gate reads two runs, with its threshold, and a ``run`` that is measured."""
+
+    title: str  # of the cases, without the threshold
+    rows: Callable[[RunChanges, float], Iterable[Row]]
+    needs: str = ""  # why there is no row
+    value: settings.Kind | None = None  # how the threshold is read; None: it has none
+    sign: int = 1  # -1: what is less than the threshold fails
+    advice: str = ""
+    run: Callable[[Summary, float], Iterable[Row]] | None = None
+    run_title: str = ""  # "": as of two runs
+    run_needs: str = OF_RUN
+
+    def text(self, threshold: float) -> str:
+        return number_text(threshold) if self.value is FACTOR else share_text(threshold)
+
+    def limit(self, threshold: float) -> float:
+        """How far a logarithm may go in the direction of ``sign``."""
+        if self.value is FACTOR:
+            return -math.log(threshold)
+        if self.sign > 0:
+            return math.log1p(threshold)
+        return -math.log1p(-threshold) if threshold < 1 else math.inf
 
 
-def answered(
-    gates: Sequence[Gate], result_of: Callable[[Gate], GateResult]
-) -> tuple[list[GateResult], list[UsageError]]:
-    """The results of the gates for which there are data, and the errors for the others."""
-    results, refusals = [], []
-    for gate in gates:
-        try:
-            results.append(result_of(gate))
-        except UsageError as error:
-            refusals.append(error)
-    return results, refusals
+def _ratios(quantity: str) -> Callable[[RunChanges, float], Iterable[Row]]:
+    def rows(changes: RunChanges, _: float) -> Iterable[Row]:
+        for change in changes.changes:
+            if ratio := change.ratios.get(quantity):
+                q = ratio.q_value
+                how = " of the time" if quantity != SPEEDUP else "" if q is None else f", q = {p_text(q)}"
+                line = f"{change.first.title}: {estimate_text(ratio.estimate)}{how}"
+                yield Row(line, estimate=ratio.estimate, q_value=q)
+
+    return rows
 
 
-def gate_result(changes: RunChanges, gate: Gate) -> GateResult:
-    """Raises ``UsageError`` if the runs lack the data for the gate."""
-    if gate.kind == "memory":
-        return _larger(changes, gate)
-    if gate.kind in WITH_SHARE:
-        return _slower(changes, gate)
-    if gate.kind == "speedup":
-        own = [r for r in changes.second.results if not r.is_control and not r.skipped]
-        fast = slow([(r.title, r.comparison.estimate) for r in own if r.passed], gate)
-        lost = tuple(f"{result.title}: {result.status}" for result in own if not result.passed)
-        title = f"results that failed, and {fast.title}"
-        return replace(fast, title=title if lost else fast.title, cases=(*lost, *fast.cases))
-    if gate.kind in COUNTS:
-        return _counted(changes, gate)
-    cases = tuple(map(ending, changes.ended(Ending.NEW_FAILURE)))
-    return GateResult(gate=gate, title="results that passed before and fail now", cases=cases)
-
-
-def slow(speedups: Sequence[tuple[str, Estimate | None]], gate: Gate) -> GateResult:
-    """The results whose whole interval lies below the gate's speedup."""
-    known = [(f"{name}: {estimate_text(e)}", e, None) for name, e in speedups if e is not None]
-    if not known:
-        raise UsageError(f"{FLAG} {gate.words}: no result that passed was timed")
-    least = gate.threshold or 1.0
-    return beyond(gate, f"speedups below {number_text(least)}, of {len(known)}", known, -math.log(least), -1)
-
-
-def beyond(
-    gate: Gate,
-    title: str,
-    known: Sequence[tuple[str, Estimate, float | None]],
-    limit: float,
-    sign: int,
-    alpha: float = 1.0,
-) -> GateResult:
-    """The result of a gate on estimates, each with its line and its q: cases are beyond the limit.
-
-    As with a verdict, the whole 95 % interval of a case is beyond it, and parts of the rounds agree. The
-    whole 90 % interval of what passes is within it. The others are open.
-    """
-    cases, unknown_yet = [], []
-    for line, estimate, q_value in known:
-        parts = [sign * log for log in estimate.segments]
-        ends, ends_90 = ([sign * end for end in i or ()] for i in (estimate.interval, estimate.interval_90))
-        if ends and min(*ends, *parts) > limit and (q_value is None or q_value < alpha):
-            cases.append(line)
-        elif not ends_90 or max(*ends_90, *(parts if estimate.unsteady else ())) > limit:
-            unknown_yet.append(line)
-    return GateResult(gate=gate, title=title, cases=tuple(cases), open=tuple(unknown_yet))
-
-
-def _slower(changes: RunChanges, gate: Gate) -> GateResult:
-    """The results whose whole interval lies beyond the share, and whose change is significant."""
-    share = gate.share(changes.limits.threshold)
-    limit, sign = math.log1p(share), 1
-    if gate.kind == "time":
-        what = "compiled steps that became slower"
-        why = "the gate needs two environments of one run, timed in the same rounds: --envs, and RUN@ENV"
-        estimates = [c.factors.compiled for c in changes.changes]
-    elif gate.kind == "compile":
-        what = "compilations that take longer"
-        why = "the gate needs results that both runs compiled several times: --compile-runs"
-        estimates = [compile_change(c.first, c.second) for c in changes.changes]
-    else:
-        what, why = "speedups that fell", "no shared result has a speedup in both runs"
-        estimates = [c.speedup for c in changes.changes]
-        limit, sign = -math.log1p(-share) if share < 1 else math.inf, -1
-    q_values = false_discovery([estimate.p_value if estimate else None for estimate in estimates])
-    every = zip(changes.changes, estimates, q_values, strict=True)
-    known = [
-        (
-            f"{c.first.title}: {estimate_text(e)}" + (" of the time" if sign > 0 else f", q = {p_text(q)}"),
-            e,
-            q,
-        )
-        for c, e, q in every
-        if e is not None and q is not None
-    ]
-    if not known:
-        raise _cannot(changes, gate, why)
-    title = f"{what} by more than {share_text(share)}, of {len(known)}"
-    result = beyond(gate, title, known, limit, sign, changes.limits.alpha)
-    controlled = changes.paired or gate.kind == "compile" or any(c.speedup for c in changes.controls)
-    if result.cases and not controlled and any(changes.crowded):
-        raise UsageError(
-            f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "
-            "measure again on a quiet machine, or with the A/A control in both runs (--compilers=...,eager)"
-        )
-    return result
-
-
-def compile_change(first: Result, second: Result) -> Estimate | None:
-    """ln(time of compiling in the second / first), of cold starts or of caches in the same state.
-
-    Environments of a run compile in the same rounds, so their times are paired; two runs are not.
-    """
-    if not (first.passed and second.passed):
-        return None
-    before, after = (by_round(side.record, COLD) for side in (first, second))
-    if first.shares is not None and first.shares == second.shares:
-        return paired_ratio(after, before)
-    if not (before and after) and not alike_caches((first, second)):
-        return None
-    return unpaired_ratio(first.comparison.compilations_s, second.comparison.compilations_s)
-
-
-def _larger(changes: RunChanges, gate: Gate) -> GateResult:
-    """The results whose peak of memory, relative to eager's, grew by more than the share. It is counted."""
-    share = gate.share(changes.limits.threshold)
-    known = [(c, 1 / c.memory_factor) for c in changes.changes if c.memory_factor]
-    if not known:
-        raise _cannot(changes, gate, "no shared result has peaks of memory in both")
-    cases = [f"{c.first.title}: {factor:.2f}x of the memory" for c, factor in known if factor > 1 + share]
-    title = f"peaks of memory that grew by more than {share_text(share)}, of {len(known)}"
-    return GateResult(gate=gate, title=title, cases=tuple(cases))
-
-
-def _counted(changes: RunChanges, gate: Gate) -> GateResult:
-    """The results whose count became worse. ``UsageError`` if no shared result has it in both runs."""
-    metric, noun = COUNTS[gate.kind]
-    counts = [(c, before, after) for c, before, after in changes.counts(metric) if not c.first.is_control]
-    if not counts:
-        raise _without_data(gate, f"no shared result has the number of {noun} in both")
-    cases = tuple(
-        f"{change.first.title}: {before} -> {after} {noun}"
-        for change, before, after in counts
-        if after > before
+def _second(changes: RunChanges, _: float) -> Iterable[Row]:
+    """The speedups of the second run, and what failed."""
+    own = [result for result in changes.second.results if not result.is_control]
+    yield from (
+        Row(f"{r.title}: {r.status}", fails=True) for r in own if not r.passed and r.record.status.counted
     )
-    return GateResult(gate=gate, title=f"results with more {noun} than before", cases=cases)
+    yield from _fast((r.title, r.comparison) for r in own if r.passed)
+
+
+def _fast(results: Iterable[tuple[str, Comparison]]) -> Iterable[Row]:
+    known = ((name, c.estimate) for name, c in results if c.estimate is not None)
+    yield from (Row(f"{name}: {estimate_text(estimate)}", estimate=estimate) for name, estimate in known)
+
+
+def _larger(changes: RunChanges, share: float) -> Iterable[Row]:
+    """Peaks relative to eager's. They are counted."""
+    known = [(c.first.title, 1 / c.memory_factor) for c in changes.changes if c.memory_factor]
+    yield from (Row(f"{name}: {factor:.2f}x of the memory", factor > 1 + share) for name, factor in known)
+
+
+def _lost(changes: RunChanges, _: float) -> Iterable[Row]:
+    yield from (Row(ending(change), change.ending == NEW_FAILURE) for change in changes.every)
+
+
+def _counts(metric: str, noun: str) -> Kind:
+    def changed(changes: RunChanges, _: float) -> Iterable[Row]:
+        for change, before, after in changes.counts(metric):
+            if not change.first.is_control:
+                yield Row(f"{change.first.title}: {before} -> {after} {noun}", after > before)
+
+    def counted(summary: Summary, _: float) -> Iterable[Row]:
+        known = [(name, count) for name, c in _passed(summary) if (count := c.number(metric)) is not None]
+        yield from (Row(f"{name}: {count:.0f} {noun}", bool(count)) for name, count in known)
+
+    needs = f"no shared result has the number of {noun} in both"
+    return Kind(
+        f"results with more {noun} than before", changed, needs, run=counted, run_title=f"results with {noun}"
+    )
 
 
 def ending(change: Change) -> str:
@@ -236,26 +164,150 @@ def ending(change: Change) -> str:
     return f"{change.first.title}: {change.first.status} -> {change.second.status}{note}"
 
 
-def breaks(changes: RunChanges, besides: Sequence[Change] = ()) -> list[str]:
-    """The results whose number of graph breaks changed."""
-    return [
-        f"{change.first.title}: {before} -> {after} graph breaks"
-        for change, before, after in changes.counts("graph_breaks")
-        if before != after and change not in besides
-    ]
+def _passed(summary: Summary) -> list[tuple[str, Comparison]]:
+    """Records that did not pass have failed already, and count here for nothing."""
+    return [(where(c.record, summary.labels), c) for c in summary.comparisons if c.passed]
 
 
-def differences_text(differences: Sequence[Difference]) -> str:
-    """``batch size 8 -> 4, scale full -> small``"""
-    return plain(", ".join(f"{name} {first} -> {second}" for name, first, second in differences))
+def _compiled(summary: Summary, _: float) -> Iterable[Row]:
+    yield from _fast((name, c) for name, c in _passed(summary) if is_compiled(c.record))
 
 
-def _cannot(changes: RunChanges, gate: Gate, why: str) -> UsageError:
-    if changes.incomparable:
-        (name, first, second), _ = changes.incomparable[0]
+def _peaks(summary: Summary, share: float) -> Iterable[Row]:
+    for name, ratio in ((name, c.memory_ratio) for name, c in _passed(summary)):
+        if ratio:
+            yield Row(f"{name}: {1 / ratio:.2f}x of eager's memory", ratio < 1 / (1 + share))
+
+
+def _cold_starts(summary: Summary, _: float) -> Iterable[Row]:
+    """Those of a compiler in an environment that take longer than in the reference environment."""
+    for pair in summary.of(COMPILATIONS):
+        if pair.other is not None and _same_compiler(pair, pair.other):
+            line = f"{where(pair.other, summary.labels)}: {estimate_text(pair.estimate)} of the time"
+            yield Row(line, estimate=pair.estimate, q_value=pair.q_value)
+
+
+def _same_compiler(pair: Ratio, other: Record) -> bool:
+    """Whether the pair is a compiler in the reference environment and in another one, from empty caches."""
+    job = pair.record.job
+    if other is pair.record or pair.first.start != COLD or not job.environments:
+        return False
+    first, second = (split_candidate(job, side.candidate) for side in (pair.record, other))
+    return first[0] == second[0] and first[1].name == job.environments[0].name
+
+
+TIMED, BOTH = "no result that passed was timed", "no shared result has a speedup in both runs"
+PEAKS = "no shared result has peaks of memory in both"
+RUNS = "the gate needs results that both runs compiled several times: --compile-runs"
+ENVS = "the gate needs two environments of one run, timed in the same rounds: --envs, and RUN@ENV"
+COLD_TWICE = "no compiler has two cold compilations in two environments; measure with more --compile-runs"
+NEW_BASE = "take the new run as the base: beside the old one, a later loss looks like none"
+KINDS: dict[str, Kind] = {
+    "speedup": Kind("speedups", _second, TIMED, FACTOR, -1, run=_compiled, run_needs=TIMED),
+    "regression": Kind("speedups that fell", _ratios(SPEEDUP), BOTH, SHARE, -1),
+    "improvement": Kind("speedups that rose", _ratios(SPEEDUP), BOTH, SHARE, advice=NEW_BASE),
+    "time": Kind("compiled steps that became slower", _ratios(STEP), ENVS, SHARE),
+    "compile": Kind(LONGER, _ratios(COMPILATION), RUNS, SHARE, run=_cold_starts, run_needs=COLD_TWICE),
+    "memory": Kind("peaks of memory that grew", _larger, PEAKS, SHARE, run=_peaks, run_title=ABOVE),
+    "parity": Kind("results that passed before and fail now", _lost),
+    "graph-breaks": _counts("graph_breaks", "graph breaks"),
+    "recompiles": _counts("recompiles", "recompilations"),
+}
+
+
+def gates_asked(words: Sequence[str], config: RunConfig | None = None) -> tuple[Gate, ...]:
+    """``regression:5%`` -> a gate. ``UsageError`` for unknown words, and for what a run cannot answer."""
+    gates = []
+    for word in words:
+        name, colon, limit = word.partition(":")
+        if name not in KINDS:
+            raise unknown(FLAG, name, "kind of change", KINDS)
+        value = KINDS[name].value
+        if colon and value is None:
+            raise UsageError(f"{FLAG}: {name} has no threshold; write just {name}")
+        asked = value if colon or value is FACTOR else None
+        gates.append(Gate(kind=name, threshold=value_of(FLAG, asked, limit) if asked else None))
+        if config is not None:
+            _check(name, config)
+    return tuple(gates)
+
+
+def _check(name: str, config: RunConfig) -> None:
+    if KINDS[name].run is None:
+        known = ", ".join(name for name, kind in KINDS.items() if kind.run)
+        raise UsageError(f"{FLAG}: {name} needs two runs (--compare); a run has {known}")
+    if name in ("speedup", "memory") and not config.protocol.performance:
+        raise UsageError(f"{FLAG}: {name} is measured in timed steps; leave --accuracy out")
+    if name == "compile" and not (len(config.environments) > 1 and config.extras.compile_runs > 1):
+        raise UsageError(
+            f"{FLAG}: compile compares environments of a run, compiled several times; add two --envs "
+            "and --compile-runs=2 or more, or compare two runs with --compare"
+        )
+
+
+def gate_results(
+    subject: RunChanges | Summary, gates: Sequence[Gate]
+) -> tuple[list[GateResult], list[UsageError]]:
+    """The results of the gates for which there are data, and the errors for the others."""
+    results, refusals = list[GateResult](), dict[str, UsageError]()
+    for gate in gates:
+        try:
+            results.append(gate_result(subject, gate))
+        except UsageError as error:
+            refusals[str(error)] = error
+    return results, [*refusals.values()]
+
+
+def gate_result(subject: RunChanges | Summary, gate: Gate) -> GateResult:
+    """Raises ``UsageError`` if the runs lack the data for the gate."""
+    kind = KINDS[gate.kind]
+    if isinstance(subject, RunChanges):
+        for run in subject.runs:
+            if run.damaged_lines:
+                why = "has damaged lines, so results may be missing; measure them again with --resume"
+                raise UsageError(f"{FLAG}: {plain(str(run.path))} {why}")
+        limits, title, read = subject.limits, kind.title, partial(kind.rows, subject)
+    else:
+        assert kind.run is not None  # gates_asked has refused the others
+        limits = Limits.of(*(comparison.record.job.protocol for comparison in subject.comparisons))
+        title, read = kind.run_title or kind.title, partial(kind.run, subject)
+    threshold = limits.threshold if gate.threshold is None else gate.threshold
+    rows, limit = [*read(threshold)], kind.limit(threshold)
+    timed = [row for row in rows if row.estimate is not None]
+    if not (timed if kind.value is FACTOR else rows) and (why := _without_data(subject, kind)):
+        raise UsageError(f"{FLAG} {gate.words}: {why}")
+    failed = [row for row in rows if row.beyond(kind.sign, limit, limits.alpha)]
+    if failed and timed and kind.value is SHARE and isinstance(subject, RunChanges):
+        _refuse_crowded(subject, gate)
+    if kind.value:
+        how = "below" if kind.value is FACTOR else "by more than"
+        title = f"{title} {how} {kind.text(threshold)}, of {len(timed or rows)}"
+    return GateResult(
+        gate=gate,
+        title=f"results that failed, and {title}" if timed and len(rows) > len(timed) else title,
+        cases=tuple(row.line for row in failed),
+        open=tuple(r.line for r in timed if r not in failed and not r.within(kind.sign, limit)),
+        advice=kind.advice if failed else "",
+    )
+
+
+def _refuse_crowded(changes: RunChanges, gate: Gate) -> None:
+    """``UsageError`` for runs beside other work, unless a control shows that it did no harm."""
+    controlled = changes.paired or gate.kind == "compile" or any(c.speedup for c in changes.controls)
+    if any(changes.crowded) and not controlled:
+        raise UsageError(
+            f"{FLAG} {gate.words}: other work used the CPUs during these runs, which may be the cause; "
+            "measure again on a quiet machine, or with the A/A control in both runs (--compilers=...,eager)"
+        )
+
+
+def _without_data(subject: RunChanges | Summary, kind: Kind) -> str:
+    """Why there is no row; "" for a run in which nothing compiled passed: that has failed already."""
+    if not isinstance(subject, RunChanges):
+        compiled = any(is_compiled(c.record) for _, c in _passed(subject))
+        return kind.run_needs if compiled or kind.run_needs != OF_RUN else ""
+    why = kind.needs
+    if subject.incomparable and kind.value is SHARE:
+        (name, first, second), _ = subject.incomparable[0]
         why = f"times are not compared, because {name} is {first} in the first run and {second} in the second"
-    return _without_data(gate, why)
-
-
-def _without_data(gate: Gate, why: str) -> UsageError:
-    return UsageError(f"{FLAG} {gate.words}: these runs do not have the data for this gate ({why})")
+    return f"these runs do not have the data for this gate ({why})"

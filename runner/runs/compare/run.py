@@ -1,47 +1,49 @@
-"""The two sides of a comparison: results, each with the conditions that identify it, and their pairs."""
+"""The sides of a comparison, from files: results with the conditions that identify them, and their pairs."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from harness.devices import type_of
-from harness.schema import AS_FOUND, COLD, WARM, Record, of_environment
+from harness.devices import PLATFORMS, type_of
+from harness.schema import AS_FOUND, COLD, WARM, Job, Record, Status, of_environment
 from harness.settings import identity
+from runner.analysis.derive import compare
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.results import CONTROL, Comparison
 from runner.analysis.verdicts.compiling import by_round
 from runner.errors import UsageError
-from runner.labels import compiler_label, plain, ran_batch
+from runner.labels import compiler_label, counted, merged_facts, plain, ran_batch, reason, suite_labels
+from runner.store.record_file import ENDING, stored, whole
+from runner.store.run_folder import RECORDS, RUN, jobs_in, read_run, read_run_json
 
-NO_RECORD = "no record"
-"""The status of a planned result without a record: the run ended before it."""
-
+WHAT = "give the folder of a run, or its records.jsonl"
+AT = "@"  # RUN@ENVIRONMENT: one environment of a run with --envs
+NO_RECORD = "no record"  # the status of a planned result: the run ended before it
 NAMED_FIRST = ("suite", "mode", "device", "precision", "compiler")
-"""Conditions that every table names, in this order."""
-OUTSIDE = "what is set outside of this program"
 TIMING_FACTS = ("device_name", "cpu", "cpus_usable", "threads")
+SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMING_FACTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One model with one compiler in one run.
-
-    ``conditions``: name -> value; two results with equal conditions are the same measurement. ``missing``:
-    it was planned and has no record. ``shares``: of an environment of a run, the folder and the job; two
-    sides of one job share their rounds.
-    """
+    """One model with one compiler in one run, or in several ``runs`` of a base."""
 
     comparison: Comparison
-    conditions: dict[str, str]
-    missing: bool = False
-    shares: tuple[str, str] | None = None
+    conditions: dict[str, str]  # two results with equal conditions are the same measurement
+    missing: bool = False  # it was planned and has no record
+    shares: tuple[str, str] | None = None  # of an environment, folder and job: two sides share their rounds
+    runs: tuple[Result, ...] = ()
 
     @property
     def record(self) -> Record:
         return self.comparison.record
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.name, *self.conditions.items()
 
     @property
     def name(self) -> str:
@@ -66,7 +68,7 @@ class Result:
         allocator = self.record.job.extras.allocator
         facts["allocator"] = "default" if allocator == "both" else allocator  # both: of 0.1.0
         if (outside := self.record.environment.get("compiler_settings")) is not None:
-            facts[OUTSIDE] = str(outside)
+            facts["what is set outside of this program"] = str(outside)
         return facts
 
     @property
@@ -76,11 +78,6 @@ class Result:
     @property
     def passed(self) -> bool:
         return self.record.status.passed
-
-    @property
-    def skipped(self) -> bool:
-        """Whether it is in no pass rate."""
-        return not self.record.status.counted
 
     @property
     def speedup(self) -> PairedEstimate | None:
@@ -112,13 +109,41 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One side of the comparison. ``facts``: of the machine and the programs. ``notes``: sentences."""
+    """One side of the comparison: a run, or the ``parts`` of a base."""
 
     path: Path
     results: tuple[Result, ...]
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)  # of the machine and the programs
     notes: tuple[str, ...] = ()
     damaged_lines: int = 0
+    parts: tuple[Run, ...] = ()
+
+    @property
+    def title(self) -> str:
+        paths = ", ".join(str(run.path) for run in self.parts)
+        return f"{len(self.parts)} runs, {paths}" if self.parts else str(self.path)
+
+
+def representative(results: Sequence[Result]) -> Result:
+    """Of the same result in several runs: the last that passed, else the last."""
+    return next((result for result in reversed(results) if result.passed), results[-1])
+
+
+def together(runs: Sequence[Run]) -> Run:
+    """Several runs as one side. A result is there if one of them has it."""
+    if len(runs) == 1:
+        return runs[0]
+    results: dict[tuple[object, ...], list[Result]] = {}
+    for run in runs:
+        for key, result in _by_identity(run).items():
+            results.setdefault(key, []).append(result)
+    return Run(
+        path=runs[-1].path,
+        results=tuple(replace(representative(own), runs=tuple(own)) for own in results.values()),
+        facts=facts_of(merged_facts(r.record for run in runs for r in run.results), SHOWN_FACTS),
+        notes=tuple(note for run in runs for note in run.notes),
+        parts=tuple(runs),
+    )
 
 
 def facts_of(facts: Mapping[str, object], names: Iterable[str]) -> dict[str, str]:
@@ -148,32 +173,116 @@ def conditions(record: Record, labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-# -- pairs of the results of two runs ------------------------------------------------------
+def load(flag: str, path: Path) -> Run:
+    """The run at ``path``. Raises ``UsageError`` if it is missing or has no result."""
+    file = stored(path / RECORDS) if path.is_dir() else path
+    try:
+        if AT in path.name and not file.exists():
+            run = _of_environment(flag, path)
+        elif file.is_file():
+            run = load_records(flag, file)
+        else:
+            raise UsageError(f"{flag}: there is no run in {path}; {WHAT}")
+    except OSError as error:
+        raise UsageError(f"{flag}: {path} cannot be read ({error.strerror}); {WHAT}") from None
+    if not run.results:
+        raise UsageError(f"{flag}: {path} holds no result; {WHAT}")
+    return run
 
-Difference = tuple[str, str, str]
-"""(name of the condition, value in A, value in B)"""
 
+def load_records(flag: str, path: Path) -> Run:
+    """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
+    content, folder = read_run(path), path.parent
+    plan = _plan(flag, folder) if path.name.removesuffix(ENDING) == RECORDS and content.records else ()
+    labels = suite_labels(job.case.suite for job in (*(record.job for record in content.records), *plan))
+    measured = {(record.job.key, record.candidate) for record in content.records}
+    missing = [  # a record needs a status; this one is not shown
+        Record(job=job, candidate=candidate, status=Status.INFRA_ERROR)
+        for job in plan
+        for candidate in job.candidates
+        if (job.key, candidate) not in measured
+    ]
+    place = folder if path.name.removesuffix(ENDING) == RECORDS else path
+    cut_short = len(content.records) - len(whole(content.records))
+    parts = [f"no record of {counted(len(missing), 'result')}"] if missing else []
+    parts += [f"Ctrl-C cut {counted(cut_short, 'result')} short"] if cut_short else []
+    note = f"{plain(str(place))} is not finished: {', and '.join(parts)}" if parts else ""
+    return Run(
+        path=place,
+        results=(*results_of(content.records, labels), *results_of(missing, labels, missing=True)),
+        facts=facts_of(merged_facts(content.records), SHOWN_FACTS),
+        notes=tuple(filter(None, (*content.damage, content.replaced, note))),
+        damaged_lines=content.unused,
+    )
+
+
+def results_of(records: Sequence[Record], labels: dict[str, str], *, missing: bool = False) -> list[Result]:
+    """The results of the records, with the estimates of the run's reports."""
+    each = ((comparison, conditions(comparison.record, labels)) for comparison in compare(records))
+    return [Result(comparison=comparison, conditions=named, missing=missing) for comparison, named in each]
+
+
+def _of_environment(flag: str, path: Path) -> Run:
+    """One environment of a run, as a run of its own: ``inductor@new`` is its inductor.
+
+    Eager of the environment is left out: it was compared with eager of another environment.
+    """
+    folder, _, name = str(path).rpartition(AT)
+    whole = load(flag, Path(folder))
+    names = tuple(dict.fromkeys(e.name for result in whole.results for e in result.record.job.environments))
+    if name not in names:
+        known = f"its environments are {', '.join(names)}" if names else "it was measured without --envs"
+        raise UsageError(f"{flag}: {folder} has no environment {name!r}; {known}")
+    ending = of_environment("", name)
+    own = [result for result in whole.results if result.compiler.endswith(ending)]
+    results = []
+    for result in own:  # each named as if its environment were the only one
+        job, compiler = result.record.job, result.compiler.removesuffix(ending)
+        words = " ".join(replace(job, environments=()).option_words)
+        named = {**result.conditions, "compiler": compiler, "options": words}
+        if compiler != CONTROL:
+            results.append(replace(result, conditions=named, shares=(str(Path(folder).resolve()), job.key)))
+    facts = facts_of(merged_facts(r.record for r in own if r.record.env == name), SHOWN_FACTS)
+    return replace(whole, path=path, results=tuple(results), facts=facts)
+
+
+def _plan(flag: str, path: Path) -> tuple[Job, ...]:
+    """The jobs of the run; empty without a plan. ``UsageError`` for one that is damaged."""
+    try:
+        return jobs_in(read_run_json(path))
+    except FileNotFoundError:
+        return ()
+    except ValueError as error:
+        raise UsageError(
+            f"{flag}: {path / RUN} is damaged ({reason(error)}); move it away to compare the records alone"
+        ) from None
+
+
+Difference = tuple[str, str, str]  # the name of the condition, its value in A, and that in B
 SAME_SUBJECT = ("suite", "mode", "compiler")
 """Results that differ in one of these are different subjects, not one subject under two conditions."""
 
-Mismatch = tuple[Result, Result, tuple[Difference, ...]]
-"""A model that both runs measured with one compiler, but under different conditions."""
+
+Pair = tuple[Result, Result]
 
 
-def match(
-    first: Run, second: Run
-) -> tuple[list[tuple[Result, Result]], list[Mismatch], list[Result], list[Result]]:
-    """Pairs of results with equal conditions, mismatches, and what only A or only B has.
+class Matched(NamedTuple):
+    """Results with equal conditions, those of a subject with the nearest of other conditions, and others."""
 
-    A mismatch is a result with the nearest one of the same subject. Each result appears once. Raises
-    ``UsageError`` if the runs have no common result.
-    """
+    pairs: list[Pair]
+    mismatches: list[Pair]
+    only_first: list[Result]
+    only_second: list[Result]
+
+
+def match(first: Run, second: Run) -> Matched:
+    """Each result appears once. Raises ``UsageError`` if the runs have no common result."""
     ours, theirs = _by_identity(first), _by_identity(second)
     subjects: dict[tuple[str, ...], list[Result]] = {}
     for key, result in theirs.items():
         if key not in ours:
             subjects.setdefault(_subject(result), []).append(result)
-    pairs, mismatches, only_first = [], [], []
+    pairs, mismatches, only_first = list[Pair](), list[Pair](), list[Result]()
     for key, result in ours.items():
         others = subjects.get(_subject(result), [])
         if key in theirs:
@@ -186,10 +295,11 @@ def match(
         else:
             nearest = min(others, key=lambda other: len(differences(result.conditions, other.conditions)))
             others.remove(nearest)
-            mismatches.append((result, nearest, differences(result.conditions, nearest.conditions)))
+            mismatches.append((result, nearest))
     if not pairs:
         raise _nothing_in_common(first, second, mismatches)
-    return pairs, mismatches, only_first, list(itertools.chain(*subjects.values()))
+    left = [result for results in subjects.values() for result in results if not result.missing]
+    return Matched(pairs, mismatches, only_first, left)
 
 
 def _batch_is_unknown(first: Result, second: Result) -> bool:
@@ -207,32 +317,26 @@ def _subject(result: Result) -> tuple[str, ...]:
 def _by_identity(run: Run) -> dict[tuple[object, ...], Result]:
     results: dict[tuple[object, ...], Result] = {}
     for result in run.results:
-        key = (result.name, *result.conditions.items())
-        if key in results:
-            raise UsageError(
-                f"--compare: {run.path} has two results of {result.title}; compare runs that have one of each"
-            )
-        results[key] = result
+        if result.key in results:
+            two = f"{run.path} has two results of {result.title}"
+            raise UsageError(f"--compare: {two}; compare runs that have one of each")
+        results[result.key] = result
     return results
 
 
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[Difference, ...]:
     """The conditions or facts that both state with different values."""
-    return tuple(
-        (name, value or "none", second[name] or "none")
-        for name, value in first.items()
-        if second.get(name, value) != value
-    )
+    unlike = (name for name, value in first.items() if second.get(name, value) != value)
+    return tuple((name, first[name] or "none", second[name] or "none") for name in unlike)
 
 
-def _nothing_in_common(first: Run, second: Run, mismatches: Sequence[Mismatch]) -> UsageError:
+def _nothing_in_common(first: Run, second: Run, mismatches: Sequence[Pair]) -> UsageError:
     here, there = f"--compare: {first.path} and {second.path}", "compare two runs of the same models"
-    if mismatches:
-        result, _, ((name, old, new), *_) = mismatches[0]
-        return UsageError(
-            f"{here} measured nothing in the same way (of {result.name}, {name} is {old} in the first and "
-            f"{new} in the second); {there} under the same conditions"
-        )
+    for result, other in mismatches:
+        name, old, new = differences(result.conditions, other.conditions)[0]
+        which = f"of {result.name}, {name} is {old} in the first and {new} in the second"
+        there = f"{there} under the same conditions"
+        return UsageError(f"{here} measured nothing in the same way ({which}); {there}")
     if not {result.name for result in first.results} & {result.name for result in second.results}:
         return UsageError(f"{here} share no model; {there}")
     for name in SAME_SUBJECT:
