@@ -114,7 +114,9 @@ def _run(path: Path) -> Listed:
 
 
 def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run that its summary gives."""
+    """The fields of a run that its summary gives. ``ValueError`` for one of another version."""
+    if summary["schema_version"] != summary_json.SCHEMA_VERSION:
+        raise ValueError
     facts = summary["environment"]
     suites = suite_labels(row["suite"] for row in (*summary["comparisons"], *summary["groups"]))
     statuses = {}

@@ -133,8 +133,7 @@ def test_only_rounds_that_timed_both_sides_count() -> None:
 
 
 # -- several runs of the base ------------------------------------------------------------------
-DAYS, RUNS = 0.02, 3  # days: standard deviation of a log speedup between them
-ONE = paired_speedup([1.5] * ROUNDS, [1.0] * ROUNDS)
+DAYS, RUNS, ONE = 0.02, 3, paired_speedup([1.5] * ROUNDS, [1.0] * ROUNDS)
 
 
 def of_a_day(log: float, noise: float) -> PairedEstimate:
@@ -143,7 +142,7 @@ def of_a_day(log: float, noise: float) -> PairedEstimate:
 
 @pytest.mark.parametrize(("models", "noise"), [(1, 0.004), (12, 0.004), (12, 0.1)])
 def test_intervals_of_no_change_hold_1(models: int, noise: float) -> None:
-    """Days vary as much in the new run as in the runs of the base; so does the noise of the rounds."""
+    """Days vary as much in the new run as in the runs of the base (``DAYS``); so does the rounds' noise."""
     rng, held, count = np.random.default_rng(3), 0, 3000 // models
     for _ in range(count):
         logs = rng.normal(0, np.hypot(DAYS, noise / ROUNDS**0.5), (models, RUNS + 1))
@@ -178,15 +177,15 @@ def test_a_change_is_beside_the_days(tmp_path: Path, slower: float, word: str) -
 
 def test_a_result_of_some_runs_is_used_and_said(tmp_path: Path) -> None:
     first, two, new = a_run(1.0), a_run(1.01)[1:], a_run(1.0)
-    two[0] = replace(two[0], status=Status.CRASH)
-    changes = compared_runs(tmp_path, first, two, new)
+    changes = compared_runs(tmp_path, first, [replace(two[0], status=Status.CRASH), *two[1:]], new)
     assert len(changes.timed) == len(MODELS), "the others' runs say how much its runs vary"
     (notes,) = (listed.cases for listed in lists(changes) if listed.title == "Notes")
-    assert [note.split()[1] for note in notes] == ["model_0", "model_1"]
-    assert [note[-39:] for note in notes] == [f"of 2 runs of A, {n} have it, and 1 passed" for n in (1, 2)]
+    for note, n in zip(notes, (1, 2), strict=True):
+        assert note.endswith(f"inductor: {n} of 2 runs of A can be compared, and 1 passed")
     elsewhere = [replace(r, environment={**r.environment, "threads": 8}) for r in two]
     apart = compared_runs(tmp_path / "apart", first, elsewhere, new)
     assert [len(change.first.runs) for change in apart.changes] == [1] * len(MODELS)
+    assert any(line.startswith("Noise of a process: 0.60 % of a speedup, assumed") for line in head(apart))
 
 
 def test_a_time_of_compiling_is_beside_those_of_the_runs(tmp_path: Path) -> None:

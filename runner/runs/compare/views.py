@@ -74,11 +74,12 @@ def head(changes: RunChanges) -> Iterator[str]:
 
 
 def _noise(changes: RunChanges) -> Iterator[str]:
-    firsts = [e for change in changes.timed if (e := change.first.speedup)]
-    if over := [math.sqrt(len(e.runs)) * e.error for e in firsts if e.runs and e.error is not None]:
+    both = [
+        (before, after) for c in changes.timed if (before := c.first.speedup) and (after := c.second.speedup)
+    ]
+    if over := [math.sqrt(len(a.runs)) * a.error for a, _ in both if a.runs and a.error is not None]:
         yield f"Noise between the runs of A: {_range(over)} of a speedup, measured."
-    sides = [e for c in changes.timed for r in (c.first, c.second) if not c.first.runs and (e := r.speedup)]
-    if sides:
+    if sides := [side for pair in both if not pair[0].runs for side in pair]:
         assumed = [side.assumed_sd for side in sides if side.assumed_sd]
         yield f"Noise of a process: {f'{_range(assumed)} of a speedup, {ASSUMED}' if assumed else MEASURED}."
 
@@ -115,22 +116,17 @@ def _of_groups(changes: RunChanges) -> Iterator[Column[Group]]:
         "passed\nA -> B of shared", lambda g: f"{g.passed[0]} -> {g.passed[1]} of {len(g.changes)}"
     )
     yield text_column("geomean\nA -> B", lambda group: _arrow(group.geomeans))
-    yield text_column("its change\n[95 % over models], models", _over_models)
+    yield text_column("its change\n[95 % over models]", lambda group: estimate_text(group.means["speedup"]))
+    yield Column("timed", "", lambda group: len(group.timed), header="models")
     yield text_column("compile time\nB / A", lambda group: estimate_text(group.means["compile"]))
     yield text_column("memory ratio\nB / A", lambda group: estimate_text(group.means["memory"]))
     yield Column("shared", "", lambda group: len(group.changes))
-    yield Column("timed", "", lambda group: len(group.timed))
     yield Column("passed_a", "", lambda group: group.passed[0])
     yield Column("passed_b", "", lambda group: group.passed[1])
     yield Column("geomean_a", "ratio", lambda group: group.geomeans[0])
     yield Column("geomean_b", "ratio", lambda group: group.geomeans[1])
     for name in ("speedup", "compile", "memory"):
         yield from _factor(name, f"means.{name}")
-
-
-def _over_models(group: Group) -> str:
-    mean = group.means["speedup"]
-    return f"{estimate_text(mean)}, {len(group.timed)}" if mean else MISSING
 
 
 SIDE_BY_SIDE: tuple[Column[Change], ...] = (
@@ -217,7 +213,7 @@ def _note(changes: RunChanges, _: Sequence[Change]) -> Iterator[str]:
     includes = "The rounds of two runs are not paired, so the interval includes the noise within each run"
     if changes.paired:
         includes = "The rounds pair the two sides; the interval includes the noise within the rounds"
-    if changes.first.parts:
+    if any(c.first.speedup and c.first.speedup.runs for c in changes.timed):
         includes = (
             "B is one more run like those of A: the interval includes the noise between runs, within runs"
         )
@@ -283,12 +279,12 @@ def _only(results: Sequence[Result], run: Run) -> tuple[str, ...]:
 
 
 def _in_some(changes: RunChanges) -> Iterator[str]:
-    """Results that not every run of the base has, or that passed in some."""
+    """Results that some runs of the base lack, or have on another machine, or that passed in some."""
     count = len(changes.first.parts)
     for first in (change.first for change in changes.every if count):
-        passed = sum(run.passed for run in first.runs)
-        if len(first.runs) < count or 0 < passed < count:
-            yield f"{first.title}: of {count} runs of A, {len(first.runs)} have it, and {passed} passed"
+        own, passed = len(first.runs), sum(run.passed for run in first.runs)
+        if own < count or 0 < passed < count:
+            yield f"{first.title}: {own} of {count} runs of A can be compared, and {passed} passed"
 
 
 VIEWS: tuple[View[RunChanges, Any] | Lists[RunChanges], ...] = (
