@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.schema import Record, Samples, Status
 from runner.analysis.verdicts.family import assumed_today
-from runner.engine.processes import joined_samples
+from runner.store.joined import joined_samples
 from runner.store.record_file import read_records
 
 ROOT = Path(__file__).resolve().parents[1]

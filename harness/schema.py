@@ -24,7 +24,8 @@ from harness.settings import identity
 #   1  2026-11  first version
 #   2  2026-11  a case has scale, loss, config, pretrained, skip, tolerance and token counts, and may have
 #               no batch size of its own; samples have prefill_s; a model has batch_size
-SCHEMA_VERSION = 2
+#   3  2026-11  a record is one process of a candidate; it has process, experiment, start, round, caches
+SCHEMA_VERSION = 3
 
 BASELINE = "baseline"
 """Name of the eager variant that every candidate is paired with."""
@@ -419,7 +420,11 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Exactly one per (job, candidate), always. Numbers that do not exist are None, never 0."""
+    """One candidate in one process. Numbers that do not exist are None, never 0.
+
+    A result, of which every (job, candidate) has exactly one, is derived from its records
+    (``runner.store.joined``): in memory it has the samples of all processes, and ``compilations``.
+    """
 
     job: Job  # what was requested, and how it is measured
     # the compiler; `eager` is the A/A control. `inductor@new` is compared with eager of its own
@@ -444,7 +449,18 @@ class Record:
     env_parity: Parity | None = None
     # seconds of the calls before timing; three count as compilation
     first_calls_s: tuple[float, ...] = ()
-    # those of other processes: `--compile-runs`, `--start-up`, and later ones of `--processes`
+    process: int = 0  # its number among the processes of the job that are timed, from 0
+    # what it is a process of: `compile_runs`, `start_up`, `shapes`, `checked` (the parity of what a start
+    # has loaded); empty: it is timed
+    experiment: str = ""
+    start: str = ""  # of an experiment: what the process began with, see *Compilation*
+    round: int = 0  # of an experiment, from 0
+    stored_bytes: int | None = None  # `--start-up`: size of what the process began with
+    stored: tuple[str, ...] = ()  # of a cold start: the starts for which it has stored something
+    # of the compile caches when the process began: `empty`, `filled` (by this run, or by its cold start),
+    # `as found`
+    caches: str = ""
+    # records of before format 3, and results: those of other processes
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,
     # `out of time`, `out of budget`, `stopped` or `needs processes`

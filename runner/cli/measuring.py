@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import math
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +24,11 @@ from runner.cli.formats import CONSOLE, Formats
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
-from runner.engine.executors.ahead import crowded
+from runner.engine.executors.ahead import crowded, jobs_ahead
 from runner.engine.executors.local import LocalExecutor
-from runner.engine.processes import PROCESS_FILES
+from runner.engine.experiments import next_attempt
+from runner.engine.gate import sessions
+from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.config import Where
@@ -32,7 +36,7 @@ from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
 from runner.store.figures import read_figures
-from runner.store.record_file import whole
+from runner.store.joined import results_of
 from runner.store.run_folder import RunFolder
 
 PAGE = "report.html"
@@ -40,17 +44,27 @@ SHORT_RUN = 12  # records: of these, also passes have a picture of parity
 
 
 def measure(
-    folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor, formats: Formats
+    folder: RunFolder,
+    jobs: Sequence[Job],
+    console: Console,
+    executor: Executor,
+    formats: Formats,
+    time_limit_s: float | None = None,
 ) -> int:
     """Measures the missing jobs and reports. Returns the exit code."""
+    until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     with _kept(folder):
-        stopped = measure_missing(folder, jobs, console, executor)
-        if stopped and not folder.read().records:
+
+        def between(left: str) -> None:
+            report(folder, console, formats, left)
+
+        ended = measure_missing(folder, jobs, console, executor, until=until, between=between)
+        if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
-        unfinished = f"Stopped early; {folder.how_to_go_on()}" if stopped else ""
+        unfinished = f"{ended}; {folder.how_to_go_on()}" if ended else ""
         code = report(folder, console, formats, unfinished)
-    return INTERRUPTED if stopped else code
+    return INTERRUPTED if ended.startswith("Stopped") else code
 
 
 @contextmanager
@@ -81,9 +95,11 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
         with connected(where.ray_address, jobs, job_command) as cluster:
             yield cluster
         return
+    ahead = jobs_ahead(jobs) if where.prepare_ahead is None else where.prepare_ahead
     if note := crowded(jobs, where.prepare_ahead or 1):
         print(f"note: {note}", file=sys.stderr)
-    yield LocalExecutor(job_command, fork=where.fork_server, ahead=where.prepare_ahead)
+    with HostPool(max(2, len({job.device for job in jobs}) * sessions(ahead))) as hosts:
+        yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead, hosts=hosts)
 
 
 def measured_into(
@@ -98,22 +114,88 @@ def measured_into(
     return folder.read().records
 
 
-def measure_missing(folder: RunFolder, jobs: Sequence[Job], console: Console, executor: Executor) -> bool:
-    """Measures the jobs without a whole record. Returns True if the user stopped the run early."""
-    done = whole(folder.read().records)
-    left = ((job, tuple(c for c in job.candidates if (job.key, c) not in done)) for job in jobs)
-    missing = [Work(job=job, candidates=candidates) for job, candidates in left if candidates]
-    say(console, f"{counted(len(missing), 'job')} -> {folder.path}")
-    with _interrupts() as stop, view(console, len(missing)) as seen:
-        # closing ends the workers, also after an error in this loop
-        with closing(executor.run(missing, folder, stop)) as events:
-            for event in events:
-                if isinstance(event, Record):
-                    folder.append(event)
+def measure_missing(
+    folder: RunFolder,
+    jobs: Sequence[Job],
+    console: Console,
+    executor: Executor,
+    *,
+    until: float = math.inf,
+    between: Callable[[str], object] = lambda _: None,
+) -> str:
+    """Measures, in passes, what the jobs have no record of. Returns why it ended early; "": it did not.
+
+    In the first pass, every job gets one process: its number is printed as soon as it is known. Later passes
+    pursue what is open, the cheapest first. ``between`` is called after the first pass, with a line on what
+    is left. ``until``: no process begins after this time.
+    """
+    records: dict[str, list[Record]] = {job.key: [] for job in jobs}
+    for record in folder.read().processes:
+        records.setdefault(record.job.key, []).append(record)
+    work = passed_next(jobs, records)
+    say(console, f"{counted(len({item.job.key for item in work}), 'job')} -> {folder.path}")
+    with _interrupts() as pressed:
+
+        def stop() -> bool:
+            return pressed() or time.monotonic() > until
+
+        while work and not stop() and _measure_pass(work, folder, records, console, executor, stop):
+            was_first, work = work[0].attempt.is_first, passed_next(jobs, records)
+            if was_first and work and not work[0].attempt.is_first and not stop():
+                between(left_text(work))
+        return "Stopped early" if pressed() else "The time limit ended the run" if work else ""
+
+
+def passed_next(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> list[Work]:
+    """The next pass: the first process of every job; then what is left of each, the cheapest first.
+
+    The very first job is a pass of its own, so that jobs that prepare beside it do not delay its number.
+    """
+    attempts = [next_attempt(job, records[job.key]) for job in jobs]
+    work = [
+        Work(attempt=attempt, records=tuple(records[attempt.job.key]))
+        for attempt in attempts
+        if attempt is not None
+    ]
+    first = [item for item in work if item.attempt.is_first]
+    if first:
+        return first if any(records.values()) else first[:1]
+    return sorted(work, key=lambda item: item.attempt.cost_s)
+
+
+def left_text(work: Sequence[Work]) -> str:
+    """How much is open, and how long it should take."""
+    pursued = [item for item in work if not item.attempt.experiment]
+    rounds = counted(len(work) - len(pursued), "job")
+    more = f"; {rounds} more in fresh processes" if len(pursued) < len(work) else ""
+    minutes = sum(item.attempt.cost_s for item in pursued) / 60
+    verdicts = counted(sum(len(item.attempt.candidates) for item in pursued), "verdict")
+    return f"{verdicts} open that further processes may close, in about {minutes:.0f} min{more}"
+
+
+def _measure_pass(
+    work: Sequence[Work],
+    folder: RunFolder,
+    records: dict[str, list[Record]],
+    console: Console,
+    executor: Executor,
+    stop: Callable[[], bool],
+) -> bool:
+    """Whether anything was measured. The view hears of the result so far, and not of single processes."""
+    any_record = False
+    # closing ends the workers, also after an error in this loop
+    with view(console, len(work)) as seen, closing(executor.run(work, folder, stop)) as events:
+        for event in events:
+            if not isinstance(event, Record):
                 seen.event(event)
-        for path in () if stop() else folder.path.glob(f"cases/*/{PROCESS_FILES}"):
-            path.unlink()
-        return stop()
+                continue
+            folder.append(event)
+            own, any_record = records[event.job.key], True
+            own.append(event)
+            if not event.experiment:
+                mine = [record for record in own if record.candidate == event.candidate]
+                seen.event(results_of(mine)[0])
+    return any_record
 
 
 def report(folder: RunFolder, console: Console, formats: Formats = None, unfinished: str = "") -> int:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from harness.schema import Job, Record, Status
 from runner.analysis.digits import estimate_text
 from runner.engine import Pairs
-from runner.engine.executors import Doing, Event, JobEnded, Paused, Started, Timed
+from runner.engine.executors import Doing, Event, JobEnded, Started, Timed
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
@@ -70,10 +70,10 @@ class BarView:
                 self._progress.console.print(escape(plain(line)), style=style, highlight=False)
             return
         key = event.job.key
-        if isinstance(event, (JobEnded, Paused)):
+        if isinstance(event, JobEnded):
             self._phases.pop(key, None)
             self._estimates.pop(key, None)
-            self._progress.update(self._task, advance=isinstance(event, JobEnded))
+            self._progress.update(self._task, advance=1)
             return
         if isinstance(event, Timed):
             self._estimates[key] = estimates(event.pairs)
@@ -127,7 +127,7 @@ class NotebookView:
         self._handle = display({"text/plain": ""}, raw=True, display_id=True)
 
     def event(self, event: Event) -> None:
-        if isinstance(event, (JobEnded, Paused)):
+        if isinstance(event, JobEnded):
             return
         lines = self._lines
         if isinstance(event, Record):

@@ -18,10 +18,6 @@ Pairs = Mapping[str, tuple[list[float], list[float]]]
 """Candidate -> (baseline seconds, candidate seconds), one value of each per round."""
 
 
-class Pause:
-    """Between two processes of a job: other jobs may go on first."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The name of each environment's log in records ("": the runner's own), and the job's folder."""

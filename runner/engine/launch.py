@@ -5,18 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.protocol import AUTO
-from harness.schema import Environment, Failure, Job, Record, Status
+from harness.schema import COLD, Environment, Failure, Job, Record, Status
 from harness.worker.limits import CPUS, GLIBC_SETTINGS
-from runner.engine import JobContext, Pause, Place
+from runner.engine import JobContext, Place
+from runner.engine.experiments import Attempt, attempted, next_attempt
 from runner.engine.job_run import JobRun
 from runner.engine.job_session import now
-from runner.engine.processes import Steps, with_fresh_runs, with_processes
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
@@ -46,17 +46,18 @@ class Workers:
     pool: HostPool | None = None
     cpus: tuple[int, ...] = ()
 
-    def of(self, job: Job) -> Workers:
+    def of(self, attempt: Attempt) -> Workers:
         """Without the pool, if processes need different memory layouts, or environments equal conditions.
 
         Of ``--processes=auto``, the first is forked, as it may be the only one.
         """
+        job = attempt.job
         fixed = job.protocol.performance and job.protocol.processes not in (1, AUTO)
-        several = fixed or job.extras.times_compiling
+        several = fixed or job.extras.times_compiling or attempt.process
         return replace(self, pool=None) if several or job.environments else self
 
     def start(self, job: Job) -> Start:
-        if self.pool is not None and not job.protocol.process:
+        if self.pool is not None:
             return ForkedStart(pool=self.pool, suite=job.case.suite, device=job.device)
         return fresh_start(*(environment.python for environment in job.environments))
 
@@ -74,25 +75,36 @@ class Workers:
 
 
 def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Iterator[Record]:
-    """``measure_in_turns`` without its pauses."""
-    return (step for step in measure_in_turns(job, context, log, workers) if isinstance(step, Record))
+    """All attempts of a job, one after the other: the records of its processes."""
+    records: list[Record] = []
+    while (attempt := next_attempt(job, records)) is not None and not context.stop():
+        number = len(records)
+        for record in measure(attempt, records, context, log, workers):
+            records.append(record)
+            yield record
+        if len(records) == number:
+            return  # ``stop()`` became true
 
 
-def measure_in_turns(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Steps:
-    """The records of the context's candidates. Workers write to ``log``; environment workers beside it.
+def measure(
+    attempt: Attempt,
+    records: Sequence[Record],
+    context: JobContext,
+    log: Path,
+    workers: Workers | None = None,
+) -> Iterator[Record]:
+    """The records of an attempt. Workers write to ``log``; environment workers beside it.
 
-    ``context.place`` names the log. If an exception of this program ends the job, the missing records say so,
-    and the run goes on.
+    ``records``: those of the job so far. ``context.place`` names the log. If an exception of this program
+    ends the attempt, the missing records say so, and the run goes on.
     """
-    missing = list(context.candidates)
+    missing = list(attempt.candidates)
     try:
-        for record in _measured(job, context, log, (workers or Workers()).of(job)):
-            if isinstance(record, Pause):
-                yield record
-                continue
+        for record in _measured(attempt, records, context, log, (workers or Workers()).of(attempt)):
             long = any(map(was_shortened, (log, *log.parent.glob(f"{FOLDER}/*/{log.name}"))))
             yield replace(record, notes=(*record.notes, LONG_LOG)) if long else record
-            missing.remove(record.candidate)
+            if record.candidate in missing:
+                missing.remove(record.candidate)
     except UsageError:
         raise
     except Exception as error:
@@ -104,12 +116,16 @@ def measure_in_turns(job: Job, context: JobContext, log: Path, workers: Workers 
         failure = Failure(kind=type(error).__name__, message=message, phase="runner", log=log_name)
         for candidate in missing:
             yield Record(
-                job=job,
+                job=attempt.job,
                 candidate=candidate,
                 status=Status.INFRA_ERROR,
+                process=attempt.process,
+                experiment=attempt.experiment,
+                start=COLD if attempt.experiment else "",
+                round=attempt.round,
                 environment=dict(program_facts()),
                 failure=failure,
-                reproduce=context.reproduce(job, (candidate,)),
+                reproduce=context.reproduce(attempt.job, (candidate,)),
                 ended=now(),
             )
 
@@ -121,13 +137,16 @@ def _log_traceback(log: Path) -> None:
             traceback.print_exc(file=file)
 
 
-def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Steps:
+def _measured(
+    attempt: Attempt, records: Sequence[Record], context: JobContext, log: Path, workers: Workers
+) -> Iterator[Record]:
+    job = attempt.job
     logs = {"": log, **{env.name: _log_of(job, env, log.parent) for env in job.environments}}
     folder = Path(context.place.logs[""]).parent
     names = {env: str(folder / path.relative_to(log.parent)) for env, path in logs.items() if env}
     place = Place(logs={**context.place.logs, **names}, folder=log.parent)
 
-    def run(part: Job, caches: Path | None) -> Steps:
+    def run(part: Job, candidates: tuple[str, ...], caches: Path | None) -> Iterator[Record]:
         def launch(job: Job) -> WorkerProcess:
             env = job.environments[0].name if job.environments else ""
             # a cache folder for each environment: versions of torch cannot share compiled code
@@ -135,13 +154,9 @@ def _measured(job: Job, context: JobContext, log: Path, workers: Workers) -> Ste
             memory = job.protocol.max_memory_bytes
             return WorkerProcess(workers.start(job), variables, logs[env], context.doing, memory)
 
-        def measure(again: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
-            return JobRun(again, launch, replace(context, candidates=candidates, place=place)).run()
+        return JobRun(part, launch, replace(context, candidates=candidates, place=place)).run()
 
-        candidates = context.candidates if part.candidates == job.candidates else part.candidates
-        return with_processes(part, candidates, measure, context.stop, log.parent)
-
-    return with_fresh_runs(job, context.candidates, run, log.parent, context.stop)
+    return attempted(attempt, records, run, log.parent)
 
 
 def _log_of(job: Job, environment: Environment, folder: Path) -> Path:

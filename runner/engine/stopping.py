@@ -117,7 +117,7 @@ def decide(
     )
 
 
-FEWEST_PROCESSES = 3  # of --processes=auto, before a verdict is given up as open
+FEWEST_PROCESSES = 3  # of --processes=auto, beyond one, before a verdict counts as closed
 MOST_PROCESSES = 10
 CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested after every process
 
@@ -125,17 +125,23 @@ CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested 
 def more_processes(protocol: Protocol, estimate: PairedEstimate) -> bool:
     """Whether ``--processes=auto`` measures a candidate in one more process, after those of the estimate.
 
-    A verdict that stands with a margin is closed, and an open one is pursued while ``MOST_PROCESSES`` would
-    close it. One process must also stand with twice the assumed tau, and two processes are too few.
+    A verdict that stands with a margin is closed. An open one is pursued while ``MOST_PROCESSES`` would
+    probably close it. One process must also stand with twice the assumed tau, and two processes are too few.
     """
     limits, count = Limits.of(protocol), estimate.processes
     if count < 2:
         estimate = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0))
     enough = count == 1 or count >= FEWEST_PROCESSES
     closed = enough and stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
-    missing = needed(estimate, limits)
-    affordable = missing is not None and (missing.processes or math.inf) <= MOST_PROCESSES
-    return count < MOST_PROCESSES and not closed and (affordable or count < FEWEST_PROCESSES)
+    return not closed and count < MOST_PROCESSES and left_to_close(protocol, estimate) is not None
+
+
+def left_to_close(protocol: Protocol, estimate: PairedEstimate) -> int | None:
+    """The further processes that would probably close the verdict; None: over ``MOST_PROCESSES`` in all."""
+    missing = needed(estimate, Limits.of(protocol))
+    if missing is None or missing.processes is None or missing.processes > MOST_PROCESSES:
+        return None
+    return max(1, FEWEST_PROCESSES - estimate.processes, missing.processes - estimate.processes)
 
 
 ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)

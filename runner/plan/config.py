@@ -15,7 +15,19 @@ from harness import devices, schema, settings
 from harness.loading.suite_files import suite_names
 from harness.protocol import AUTO
 from harness.schema import CompilerOptions, Extras, Mode, Protocol
-from harness.settings import Given, Group, Kind, Row, Spelled, by_flag, choice, flag, is_own_model, setting
+from harness.settings import (
+    DURATION,
+    Given,
+    Group,
+    Kind,
+    Row,
+    Spelled,
+    by_flag,
+    choice,
+    flag,
+    is_own_model,
+    setting,
+)
 from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS, DEFAULT_COMPILERS, listable, spelled_compilers
 from runner.plan.environments import spec
@@ -335,4 +347,11 @@ class Where:
         None,
         "--prepare-ahead=N",
         help="prepare up to N jobs side by side; each is timed alone: docs/PERFORMANCE.md",
+    )
+    # None: until every verdict is closed that further processes can close
+    time_limit_s: float | None = _protocol(
+        None,
+        "--time-limit=TIME",
+        kind=DURATION,
+        help="begin nothing after 10m, 2h or 90s: the report has what is measured, and --resume goes on",
     )

@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, STOPPED, Record
 from runner.labels import counted, plain, reason
+from runner.store.joined import Key, flat, key_of, results_of
 
 ENDING = ".gz"
 # appended to an incomplete line of a killed run. It is not JSON, so no record can end with it
@@ -34,13 +35,16 @@ SMALLEST_SHARE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The readable records of a file, in its order, and sentences about the other lines.
+    """What a file of records holds, in its order, and sentences about the lines that cannot be read.
+
+    ``records``: the results, one of each (job, candidate). ``processes``: the records of which they are made.
 
     ``unused`` is the number of these lines. If every planned result has a record all the same, ``replaced``
     is one sentence about them, and ``damage`` is empty.
     """
 
     records: tuple[Record, ...]
+    processes: tuple[Record, ...] = ()
     damage: tuple[str, ...] = ()
     unused: int = 0
     replaced: str = ""
@@ -75,8 +79,8 @@ def end_last_line(path: Path) -> str | None:
 
 
 def read_records(path: Path) -> Records:
-    """Every readable record. If a (job, candidate) has two, the first counts that was not ``STOPPED``."""
-    records: dict[tuple[str, str], Record] = {}
+    """Every readable record. If a process has two, the first counts that was not ``STOPPED``."""
+    records: dict[Key, Record] = {}
     damage: list[str] = []
     with opened(path) as file:  # line by line: a large run may not fit into memory twice
         for number, ended in enumerate(file, start=1):
@@ -84,20 +88,22 @@ def read_records(path: Path) -> Records:
             if not line.strip() or line.endswith(CUT_SHORT):
                 continue
             try:
-                record = _parse(line)
-                key = record.job.key, record.candidate
-                if key not in records or records[key].rounds_ended == STOPPED:
-                    records[key] = record
-                else:
-                    repeated = f"{reason(record.candidate)} of {record.job.key}"
+                whole_record = _parse(line)
+                key = key_of(whole_record)
+                if key in records and records[key].rounds_ended != STOPPED:
+                    repeated = f"{reason(whole_record.candidate)} of {whole_record.job.key}"
                     damage.append(f"line {number} repeats {repeated}; the first counts")
+                    continue
+                parts = [whole_record] if whole_record.schema_version > 2 else flat(whole_record)
+                records.update({key_of(part): part for part in parts})
             except ValueError as error:
                 damage.append(f"line {number} is damaged ({reason(error)}); the other records are used")
     unused, more = len(damage), len(damage) - MOST_NAMED
     if more > 0:
         damage[MOST_NAMED:] = [f"{counted(more, 'more line')} cannot be used"]
     told = tuple(f"{plain(str(path))}: {sentence}" for sentence in damage)
-    return Records(records=tuple(records.values()), damage=told, unused=unused)
+    processes = tuple(records.values())
+    return Records(records=results_of(processes), processes=processes, damage=told, unused=unused)
 
 
 def _parse(line: bytes) -> Record:

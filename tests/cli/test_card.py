@@ -41,7 +41,7 @@ class Pretender:
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         for part in work:
             cases.open_case(part.job)
-            for candidate in part.candidates:
+            for candidate in part.attempt.candidates:
                 self.acts.get(part.job.case.name, lambda: None)()
                 if stop():
                     return

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine.processes import PROCESS_FILES
 from runner.interrupts import ENDING
 from runner.store.record_file import CUT_SHORT, read_records
 from runner.store.run_folder import RECORDS
@@ -78,7 +77,6 @@ def check_whole(folder: Path, before: Path) -> None:
     assert len(lines) == len(EXPECTED)
     names = {file.name for file in folder.iterdir()}
     assert {"run.json", "report.md", "summary.json"} <= names
-    assert not [*folder.glob(f"cases/*/{PROCESS_FILES}")]
     assert not [name for name in names if name.endswith(".partial")]
 
 

@@ -38,6 +38,7 @@ from runner.analysis.digits import MISSING, estimate_text, ms_text
 from runner.cli.commands import job_command
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.local import LocalExecutor
+from runner.engine.experiments import Attempt
 from runner.engine.launch import Workers
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
@@ -127,7 +128,7 @@ class Kept:
         """The item's work without whole records."""
         done = whole(self.run.read().records)
         left = [(job, tuple(c for c in job.candidates if (job.key, c) not in done)) for job in item.jobs]
-        return [Work(job=job, candidates=candidates) for job, candidates in left if candidates]
+        return [Work(attempt=Attempt(job, candidates)) for job, candidates in left if candidates]
 
     def open(self, item: Item) -> bool:
         """Whether something of the item is to be done."""
@@ -201,7 +202,8 @@ def measured(item: Item, kept: Kept, watch: Watch, executor: Executor, alarm: Al
     work = []
     for part in kept.missing(item):
         protocol = replace(part.job.protocol, timeout_s=limit)
-        work.append(replace(part, job=replace(part.job, protocol=protocol)))
+        attempt = replace(part.attempt, job=replace(part.job, protocol=protocol))
+        work.append(replace(part, attempt=attempt))
     with closing(executor.run(work, kept, stop)) as events:
         for event in events:
             if isinstance(event, Record):

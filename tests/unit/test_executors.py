@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import itertools
 import re
 import sys
 import threading
@@ -21,9 +20,9 @@ from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
 from runner.cli.measuring import opened
 from runner.cli.progress import BarView, PlainView
-from runner.engine import Pause
 from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed, Work
-from runner.engine.executors.local import PAUSED, JobRecords, LocalExecutor, Tell
+from runner.engine.executors.local import JobRecords, LocalExecutor, Tell
+from runner.engine.experiments import Attempt
 from runner.engine.gate import Seat
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
@@ -36,7 +35,7 @@ PATIENCE_S = 300.0  # of a test that would otherwise hang
 
 def work(name: str, device: str = "cuda:0", candidates: tuple[str, ...] = ("a", "b")) -> Work:
     job = make_job(name, device=device, candidates=candidates, protocol=Protocol(repeat=6))
-    return Work(job=job, candidates=candidates)
+    return Work(attempt=Attempt(job, candidates))
 
 
 def record(task: Work, candidate: str) -> Record:
@@ -78,7 +77,7 @@ class Devices:
                 self.closed.append(task.job.case.name)
 
     def job(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        for candidate in task.candidates:
+        for candidate in task.attempt.candidates:
             if stop():
                 return
             tell(Doing(job=task.job, activity=Activity(phase="prepare", variant=candidate)))
@@ -95,7 +94,7 @@ def recorded(events: Sequence[Event]) -> list[tuple[str, str]]:
 
 
 SIX = [work(f"m{number}", f"cuda:{number % 2}") for number in range(6)]
-ALL = sorted((work.job.case.name, candidate) for work in SIX for candidate in work.candidates)
+ALL = sorted((work.job.case.name, candidate) for work in SIX for candidate in work.attempt.candidates)
 
 
 class Meeting(Devices):
@@ -130,7 +129,7 @@ def test_a_lane_goes_on_only_when_its_record_is_written() -> None:
     written: list[Record] = []
 
     def measure(task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record]:
-        for number, candidate in enumerate(task.candidates):
+        for number, candidate in enumerate(task.attempt.candidates):
             assert len(written) == number
             yield record(task, candidate)
 
@@ -318,36 +317,3 @@ def test_the_bar_shows_one_job_with_estimates_or_the_first_few() -> None:
         view.event(JobEnded(job=task.job))
     view.event(Doing(job=SIX[4].job, activity=Activity(phase="measure", rounds=3)))
     assert (progress.tasks[0].description, progress.tasks[0].completed) == ("m4 training float32  round 3", 4)
-
-
-class InProcesses:
-    """Each job has three processes, with a pause before the second and the third."""
-
-    def __init__(self) -> None:
-        self.order: list[str] = []
-
-    def measure(self, task: Work, tell: Tell, stop: Stop, gate: Seat) -> Iterator[Record | Pause]:
-        for process in range(3):
-            if process:
-                yield Pause()
-            if stop():
-                break
-            self.order.append(f"{task.job.case.name}{process}")
-        yield record(task, "a")
-
-
-@pytest.mark.parametrize("count", [2, PAUSED + 2])
-def test_processes_of_a_job_lie_apart(count: int) -> None:
-    lane, names = InProcesses(), [chr(ord("a") + number) for number in range(count)]
-    events = run(lane.measure, [work(name) for name in names])
-    assert sorted(lane.order) == [f"{name}{process}" for name in names for process in range(3)]
-    # never one after the other, and the first processes of at most PAUSED jobs wait
-    assert all(before[0] != other[0] for before, other in itertools.pairwise(lane.order))
-    assert lane.order[: min(count, PAUSED)] == [f"{name}0" for name in names[:PAUSED]]
-    assert len(recorded(events)) == sum(isinstance(event, JobEnded) for event in events) == count
-
-
-def test_a_stop_leaves_the_records_of_paused_jobs_and_begins_no_other() -> None:
-    lane = InProcesses()
-    events = run(lane.measure, [work(name) for name in "abcd"], lambda: len(lane.order) >= 3)
-    assert (lane.order, [name for name, _ in recorded(events)]) == (["a0", "b0", "c0"], ["a", "b", "c"])

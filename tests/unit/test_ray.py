@@ -27,6 +27,7 @@ from runner.engine.executors.ray_cluster import (
     resources,
     worker_base,
 )
+from runner.engine.experiments import Attempt
 from tests.command_line import refused
 from tests.factories import Capture, Patch, known
 from tests.unit.test_executors import Folder, record, recorded, work
@@ -111,13 +112,13 @@ def run(monkeypatch: Patch, tmp_path: Path) -> Run:
 
 def answers(order: dict[str, Any], most: int = 9) -> list[Any]:
     job = from_json(Job, order["job"])
-    task = Work(job=job, candidates=tuple(order["candidates"]))
+    task = Work(attempt=Attempt(job, tuple(order["candidates"])))
     texts = [to_json(record(task, candidate)) for candidate in order["candidates"]]
     return [{"record": text, "cpus": 4.0, "output": "printed\n"} for text in texts][:most]
 
 
 JOBS = [work(f"m{number}", "cpu") for number in range(3)]
-ALL = sorted((work.job.case.name, candidate) for work in JOBS for candidate in work.candidates)
+ALL = sorted((work.job.case.name, candidate) for work in JOBS for candidate in work.attempt.candidates)
 
 
 def test_every_job_is_one_task_and_every_record_is_there_once(run: Run, tmp_path: Path) -> None:
@@ -219,21 +220,25 @@ def test_a_job_without_room_is_a_sentence(job: Job, nodes: list[Node], sentence:
 def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(monkeypatch: Patch) -> None:
     contexts: list[JobContext] = []
 
-    def measure_job(job: Job, context: JobContext, path: Path, _: object) -> Iterator[Record]:
+    def measure(
+        attempt: Attempt, before: Sequence[Record], context: JobContext, path: Path, _: object
+    ) -> Iterator[Record]:
+        assert (attempt.process, before) == (1, ())
         contexts.append(context)
         for candidate in context.candidates:
             (path.parent / f"parity-{candidate}.csv").write_text("call,tensor\n")
             with path.open("a") as log:
                 log.write("x" * (LONGEST_OUTPUT + 5) if candidate == "b" else "printed\n")
-            yield record(Work(job=job, candidates=context.candidates), candidate)
+            yield record(Work(attempt=attempt), candidate)
 
     context = SimpleNamespace(get_node_id=lambda: "n1", get_assigned_resources=lambda: {"CPU": 2.0})
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
-    monkeypatch.setattr("runner.engine.executors.ray_cluster.measure_job", measure_job)
+    monkeypatch.setattr("runner.engine.executors.ray_cluster.measure", measure)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     job = JOBS[0].job
     order = {"job": to_json(job), "candidates": ["a", "b"], "log": "cases/m0/output.log", "threads": None}
     order |= {"reproduce": {"a": "again a"}, "path": "/here"}
+    order |= {"attempt": {"process": 1, "experiment": "", "round": 0}}
     hello, *messages, last = map(json.loads, measured(json.dumps(order)))
     assert hello["node"] == "n1"
     assert hello["output"].startswith("# on ")
@@ -241,7 +246,8 @@ def test_a_task_sends_where_it_is_then_its_records_with_what_was_printed(monkeyp
     assert messages[0]["record"]["environment"] == {"env.CUDA_VISIBLE_DEVICES": "1"}
     assert (messages[0]["cpus"], messages[0]["output"]) == (2.0, "printed\n")
     assert "[5 characters left out]" in messages[1]["output"]
-    assert last == {"output": "", "files": dict.fromkeys(("parity-a.csv", "parity-b.csv"), "call,tensor\n")}
+    files = dict.fromkeys(("parity-a.csv", "parity-b.csv"), "call,tensor\n")
+    assert last == {"output": "", "files": files, "ended": True}
     (job_context,) = contexts
     assert job_context.place.logs == {"": "cases/m0/output.log"}
     assert job_context.reproduce(job, ("a",)) == "again a"

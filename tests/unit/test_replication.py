@@ -1,8 +1,6 @@
-"""Several processes make one record."""
+"""What a job measures next, and the one result that its processes make."""
 
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,11 +9,11 @@ from typing import Any
 import pytest
 
 from harness.protocol import AUTO
-from harness.schema import STOPPED, Failure, Job, ModelFacts, Protocol, Record, Status
+from harness.schema import STOPPED, Extras, Failure, Job, ModelFacts, Protocol, Record, Status
 from runner.analysis.derive import summarize
-from runner.engine import Pause
-from runner.engine.processes import joined_samples, with_processes
-from tests.factories import Patch, known, make_job, make_record, make_samples
+from runner.engine.experiments import attempted, next_attempt
+from runner.store.joined import flat, joined_samples, key_of, results_of
+from tests.factories import known, make_job, make_record, make_samples
 
 Measure = Callable[[Job, str, int], Record]
 
@@ -27,7 +25,7 @@ def sampled(job: Job, candidate: str, number: int, **samples: Any) -> Record:
 
 
 class Run:
-    """Processes of a job in which ``measure`` gives the records."""
+    """A job whose processes ``measure`` gives the records of; ``most``: it is stopped after so many."""
 
     def __init__(
         self,
@@ -35,35 +33,26 @@ class Run:
         measure: Measure = sampled,
         only: str = "ab",
         most: int = 99,
-        folder: Path | None = None,
-        **changes: Any,
+        before: Sequence[Record] = (),
+        **extras: Any,
     ) -> None:
         self.jobs: list[Job] = []
         self.asked: list[tuple[str, ...]] = []
         self.measure = measure
-        job = make_job(candidates=("a", "b"), protocol=Protocol(processes=processes), **changes)
-        with TemporaryDirectory() as new:
-            place = folder or Path(new)
-            steps = with_processes(job, (*only,), self.process, lambda: len(self.jobs) == most, place)
-            self.steps = [*steps]
-        self.records = {step.candidate: step for step in self.steps if isinstance(step, Record)}
+        self.processes = list(before)
+        protocol = Protocol(processes=processes)
+        job = make_job(candidates=(*only,), protocol=protocol, extras=Extras(**extras))
+        with TemporaryDirectory() as folder:
+            while len(self.jobs) < most and (attempt := next_attempt(job, self.processes)) is not None:
+                for record in attempted(attempt, self.processes, self.process, Path(folder)):
+                    self.processes.append(record)
+        self.records = {record.candidate: record for record in results_of(self.processes)}
 
-    def process(self, job: Job, candidates: tuple[str, ...]) -> Iterator[Record]:
+    def process(self, job: Job, candidates: tuple[str, ...], caches: Path | None) -> Iterator[Record]:
         self.jobs.append(job)
         self.asked.append(candidates)
-        yield from (self.measure(job, candidate, len(self.jobs)) for candidate in candidates)
-
-
-@pytest.mark.parametrize("suite", ["mine.py", "mine.py:make", "mine:make"])
-def test_an_edited_model_is_measured_again(tmp_path: Path, monkeypatch: Patch, suite: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "mine.py"
-    file.touch()
-    about: dict[str, Any] = {"suite": suite}
-    Run(3, most=2, folder=tmp_path / "case", **about)
-    assert len(Run(3, folder=tmp_path / "case", **about).jobs) == 1
-    os.utime(file, (time.time() + 10, time.time() + 10))
-    assert len(Run(3, folder=tmp_path / "case", **about).jobs) == 3
+        number = job.protocol.process + 1
+        yield from (self.measure(job, candidate, number) for candidate in candidates)
 
 
 def test_one_process_is_left_alone() -> None:
@@ -90,6 +79,11 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
 
 
 NUMBERS = ("compilation_latency_s", "compile_cache_hits", "compile_cache_misses")
+COMPILED = [(9.0, 0, 3), (2.0, 3, 0), (None, 3, 0)]
+
+
+def compiled_again(job: Job, candidate: str, number: int) -> Record:
+    return make_record(job, candidate, metrics=dict(zip(NUMBERS, COMPILED[number - 1], strict=True)))
 
 
 def test_samples_of_records_that_have_several_processes_are_joined_too() -> None:
@@ -100,14 +94,9 @@ def test_samples_of_records_that_have_several_processes_are_joined_too() -> None
 
 
 def test_the_record_says_what_later_processes_compiled_and_what_they_reused() -> None:
-    numbers = [(9.0, 0, 3), (2.0, 3, 0), (None, 3, 0)]
-
-    def compiled(job: Job, candidate: str, number: int) -> Record:
-        return make_record(job, candidate, metrics=dict(zip(NUMBERS, numbers[number - 1], strict=True)))
-
-    record = Run(3, compiled, "a").records["a"]
-    assert tuple(record.metrics[name] for name in NUMBERS) == numbers[0]
-    assert [tuple(c.metrics.get(name) for name in NUMBERS) for c in record.compilations] == numbers[1:]
+    record = Run(3, compiled_again, "a").records["a"]
+    assert tuple(record.metrics[name] for name in NUMBERS) == COMPILED[0]
+    assert [tuple(c.metrics.get(name) for name in NUMBERS) for c in record.compilations] == COMPILED[1:]
     assert {c.start for c in record.compilations} == {"as found"}
 
 
@@ -158,21 +147,15 @@ def test_auto_measures_as_often_as_the_verdict_needs(speedup: float, least: int,
 
 
 @pytest.mark.parametrize("processes", [3, AUTO])
-def test_a_run_that_is_killed_goes_on_after_its_last_process(processes: int, tmp_path: Path) -> None:
-    def killed(job: Job, candidate: str, number: int) -> Record:
-        if (number, candidate) == (2, "b"):
-            raise KeyboardInterrupt
-        return sampled(job, candidate, number, speedup=1.0)
+def test_a_run_that_is_killed_goes_on_after_its_last_record(processes: int) -> None:
+    def alike(job: Job, candidate: str, number: int) -> Record:
+        return sampled(job, candidate, number, speedup=1.0, rounds=20)
 
-    with pytest.raises(KeyboardInterrupt):
-        Run(processes, killed, folder=tmp_path)
-    resumed = Run(processes, lambda *process: sampled(*process, speedup=1.0), folder=tmp_path)
-    assert resumed.asked[0] == ("b",)  # of the second process; the first and a's second are kept
-    assert resumed.jobs[0].protocol.process == 1
-    for record in resumed.records.values():
-        assert known(record.samples).rounds_by_process[:2] == (
-            (11, 12) if record.candidate == "a" else (11, 11)
-        )
+    whole = Run(processes, alike)
+    for kept in range(len(whole.processes)):
+        resumed = Run(processes, alike, before=whole.processes[:kept])
+        assert sorted(map(key_of, resumed.processes)) == sorted(map(key_of, whole.processes))
+        assert resumed.records == whole.records
 
 
 def test_auto_adds_no_process_where_parity_cannot_be_judged() -> None:
@@ -186,35 +169,35 @@ def test_auto_adds_no_process_where_parity_cannot_be_judged() -> None:
 def test_a_run_that_is_stopped_keeps_the_processes_it_has() -> None:
     record = Run(5, only="a", most=2).records["a"]
     assert known(record.samples).rounds_by_process == (11, 12)
-    assert "stopped after 2 of 5 processes" in record.notes
+    assert ("stopped after 2 of 5 processes" in record.notes, record.rounds_ended) == (True, STOPPED)
 
 
 def closed(job: Job, candidate: str, number: int) -> Record:
     return sampled(job, candidate, number, speedup={"a": 1.5, "b": 1.0}[candidate], rounds=20)
 
 
-def test_a_verdict_that_is_open_because_the_run_was_stopped_says_so() -> None:
-    records = Run(AUTO, closed, most=2).records
-    assert records["a"].notes == ()
-    assert records["b"].notes == ("stopped after 2 of the processes that its verdict needs",)
-    assert [records[name].rounds_ended for name in "ab"] == ["", STOPPED]
-    assert Run(AUTO, closed).records["b"].notes == ()
-
-
-def test_rounds_that_were_cut_short_are_no_process_of_a_resumed_run(tmp_path: Path) -> None:
+def test_rounds_that_were_cut_short_are_no_process_of_a_resumed_run() -> None:
     def cut(job: Job, candidate: str, number: int) -> Record:
         record = closed(job, candidate, number)
         return replace(record, rounds_ended=STOPPED) if (number, candidate) == (2, "b") else record
 
-    records = Run(2, cut, most=2).records  # the last process
-    assert [records[name].rounds_ended for name in "ab"] == ["", STOPPED]
-    assert Run(AUTO, cut, most=2, folder=tmp_path).records["b"].rounds_ended == STOPPED
-    resumed = Run(AUTO, closed, folder=tmp_path)
+    stopped = Run(AUTO, cut, most=2)
+    assert stopped.records["b"].rounds_ended == STOPPED
+    resumed = Run(AUTO, closed, before=stopped.processes)
     assert (resumed.asked[0], resumed.jobs[0].protocol.process) == (("b",), 1)
 
 
-def test_a_closed_verdict_stops_there_and_the_others_pause_before_each_process() -> None:
-    run = Run(AUTO, closed)
-    first, *later = run.asked
+def test_a_closed_verdict_stops_there() -> None:
+    first, *later = Run(AUTO, closed).asked
     assert (first, set(later)) == (("a", "b"), {("b",)})
-    assert [type(step) for step in run.steps] == [*[Pause] * len(later), Record, Record]
+
+
+def test_a_verdict_that_ten_processes_would_not_close_is_left_at_once() -> None:
+    assert len(Run(AUTO, lambda *process: sampled(*process, speedup=1.02, rounds=20), "a").jobs) == 1
+
+
+def test_an_older_record_of_several_processes_is_taken_apart_and_joined_again() -> None:
+    whole = replace(Run(3, compiled_again, "a").records["a"], schema_version=2)
+    assert [record.process for record in flat(whole)] == [0, 1, 2]
+    (again,) = results_of(flat(whole))
+    assert again == whole

@@ -99,16 +99,20 @@ def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_fil
     assert names() == in_file
 
 
-@pytest.mark.parametrize("process", [False, True])
-def test_a_run_is_not_continued_on_another_processor(tmp_path: Path, capsys: Capture, process: bool) -> None:
-    job = make_job("m")
-    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
-    if process:
-        append_record(folder.open_case(job).with_name("process-1.jsonl"), make_record(job, "inductor"))
-    else:
-        folder.append(make_record(job, "inductor"))
+def test_a_run_is_not_continued_on_another_processor(tmp_path: Path, capsys: Capture) -> None:
+    folder = RunFolder.create(tmp_path / "run", (make_job("m"),), ("x",))
+    folder.append(make_record(make_job("m"), "inductor"))
     assert main(["--resume", str(folder.path)]) == 2
     assert "has results of cpu Synthetic CPU, and this is" in capsys.readouterr().err
+
+
+def test_a_run_of_an_older_format_is_not_continued(tmp_path: Path, capsys: Capture) -> None:
+    folder = RunFolder.create(tmp_path / "run", (make_job("m"),), ("x",))
+    folder.append(replace(make_record(make_job("m"), "inductor"), schema_version=2))
+    assert main(["--resume", str(folder.path)]) == 2
+    assert (
+        "was measured by an older version; measure the other jobs in a new folder" in capsys.readouterr().err
+    )
 
 
 def test_no_run_is_continued_with_another_torch(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:

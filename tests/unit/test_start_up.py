@@ -25,11 +25,12 @@ from runner.analysis.derive import summarize
 from runner.analysis.results import Overtaking
 from runner.analysis.start_up.forms import crossing, overtaking, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
-from runner.engine.processes import Run, fresh_runs, with_fresh_runs
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment
 from runner.reports import lines_plot, summary_json
 from runner.reports.parts.start_up import START_UP
+from runner.store.joined import key_of
+from tests.attempts import Measure, processes_of, results_by_name
 from tests.factories import compiled, known, make_environments, make_job, make_parity, make_record
 from torchduet.frames import frames_of
 
@@ -45,7 +46,9 @@ class Worker:
     empty: list[bool] = field(default_factory=list)
 
     def run(self, job: Job, caches: Path | None) -> Iterator[Record]:
-        assert caches is not None
+        if caches is None:
+            yield from (make_record(job, name, status=Status.SKIP) for name in job.candidates)
+            return
         (candidate,), protocol = job.candidates, job.protocol
         start = protocol.start
         self.asked.append((candidate, start, protocol.accuracy))
@@ -68,13 +71,18 @@ class Worker:
         yield record
 
 
+def compilations(job: Job, worker: Worker, folder: Path) -> dict[str, tuple[Compilation, ...]]:
+    results = results_by_name(processes_of(job, worker.run, folder))
+    return {name: record.compilations for name, record in results.items() if record.compilations}
+
+
 def job_of(rounds: int = 1, candidates: tuple[str, ...] = ("a", "b")) -> Job:
     return make_job(candidates=candidates, extras=Extras(start_up=rounds))
 
 
 def test_a_round_begins_with_eager_and_cold_starts_then_with_what_they_stored(tmp_path: Path) -> None:
     worker = Worker(stores={"a": (CACHES,), "b": (LIBRARY,)})
-    by_name = fresh_runs(job_of(2), ("a", "b"), worker.run, tmp_path, lambda: False)
+    by_name = compilations(job_of(2), worker, tmp_path)
     starts = {name: [(c.round, c.start) for c in by_name[name]] for name in by_name}
     for name, last in (("a", "cache file"), ("b", "package")):
         assert starts[name] == [(n, start) for n in (0, 1) for start in ("eager", "cold", "warm", last)]
@@ -92,20 +100,20 @@ def test_a_round_begins_with_eager_and_cold_starts_then_with_what_they_stored(tm
 
 def test_a_form_that_fails_is_not_tried_again_and_a_wrong_one_says_so(tmp_path: Path) -> None:
     worker = Worker(stores={"a": (CACHES, LIBRARY)}, fails=("a", "cache file"), wrong="package")
-    compilations = fresh_runs(job_of(2, ("a",)), ("a",), worker.run, tmp_path, lambda: False)["a"]
-    told = [(c.round, c.start, c.status.value, c.failure) for c in compilations if c.failure]
+    begun = compilations(job_of(2, ("a",)), worker, tmp_path)["a"]
+    told = [(c.round, c.start, c.status.value, c.failure) for c in begun if c.failure]
     assert told == [
         (0, "cache file", "pass_due_to_skip", "Broken: no"),
         (0, "package", "fail_accuracy", "output: RMS error 0.5 is above the limit 0.0012"),
     ]
-    assert [c.start for c in compilations if c.round == 1] == ["eager", "cold", "warm"]
+    assert [c.start for c in begun if c.round == 1] == ["eager", "cold", "warm"]
 
 
 def test_each_environment_has_its_own_eager(tmp_path: Path) -> None:
     job = job_of(1, ("a@old", "eager@new", "a@new"))
     job = replace(job, environments=make_environments("old", "new"))
     worker = Worker(stores={})
-    by_name = fresh_runs(job, job.candidates, worker.run, tmp_path, lambda: False)
+    by_name = compilations(job, worker, tmp_path)
     assert {name: [c.start for c in runs] for name, runs in by_name.items()} == {
         name: ["eager", "cold", "warm"] for name in ("a@old", "a@new")
     }
@@ -126,10 +134,13 @@ def test_races_are_no_compile_runs() -> None:
     assert (by_round(record, "cold"), first_step_by_round(record, "cold")) == ({0: 3.0}, {0: 9.0})
 
 
-def test_what_a_resumed_run_has_is_not_raced_again(tmp_path: Path) -> None:
-    worker = Worker(stores={})
-    assert fresh_runs(job_of(), ("b",), worker.run, tmp_path, lambda: False).keys() == {"b"}
-    assert {name for name, _, _ in worker.asked} == {"eager", "b"}
+def test_a_run_that_is_killed_in_a_round_goes_on_in_it(tmp_path: Path) -> None:
+    """What the killed round has stored is gone: it begins again, and keeps what it has."""
+    worker = Worker(stores={"a": (CACHES,)})
+    whole = processes_of(job_of(2), worker.run, tmp_path)
+    for kept in range(len(whole)):
+        again = processes_of(job_of(2), worker.run, tmp_path, before=whole[:kept])
+        assert sorted(map(key_of, again)) == sorted(map(key_of, whole))
 
 
 # -- when a form overtakes eager ---------------------------------------------------------------------
@@ -283,16 +294,15 @@ def job(compile_runs: int) -> Job:
     return make_job(candidates=("a", "b"), extras=Extras(compile_runs=compile_runs))
 
 
-def starts_of(job: Job, run: Run, folder: Path, stop: Callable[[], bool] = lambda: False) -> list[Record]:
-    steps = with_fresh_runs(job, job.candidates, run, folder, stop)
-    return [step for step in steps if isinstance(step, Record)]
+def starts_of(job: Job, run: Measure, folder: Path, stop: Callable[[], bool] = lambda: False) -> list[Record]:
+    return [*results_by_name(processes_of(job, run, folder, stop)).values()]
 
 
 def test_the_folder_is_gone_when_the_run_is_abandoned(tmp_path: Path) -> None:
     def run(planned: Job, caches: Path | None) -> Iterator[Record]:
         if caches is not None:
             raise KeyboardInterrupt
-        yield from ()
+        yield from Compiler().run(planned, caches)
 
     with pytest.raises(KeyboardInterrupt):
         starts_of(job(1), run, tmp_path)
@@ -306,8 +316,8 @@ def test_compile_runs_are_cold_then_warm_in_rounds_of_all_candidates(tmp_path: P
         runs = [(c.round, c.start, c.metrics["compilation_latency_s"]) for c in record.compilations]
         assert runs == [(n, *how) for n in range(3) for how in (("cold", 9.0), ("warm", 1.0))]
         assert record.metrics["compilation_latency_s"] == 9.0  # of the process that is timed
-    *alone, whole = worker.jobs
-    assert whole == job(3)
+    whole, *alone = worker.jobs
+    assert whole == job(3)  # every candidate has a number before any compiles in processes of their own
     assert all(not (planned.protocol.accuracy or planned.protocol.performance) for planned in alone)
     order = [planned.candidates[0] for planned in alone]
     rounds = [order[place : place + 4] for place in range(0, 12, 4)]
@@ -331,18 +341,7 @@ def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothi
 def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:
     worker = Compiler()
     starts_of(job(5), worker.run, tmp_path, lambda: len(worker.jobs) >= 3)
-    assert len(worker.jobs) == 3 + 1  # the last call measures, and ends at once by itself
-
-
-def test_a_candidate_that_has_its_record_is_left_out_and_the_others_are_compiled(tmp_path: Path) -> None:
-    """As with ``--resume``, which measures the missing candidates only."""
-
-    def run(planned: Job, caches: Path | None) -> Iterator[Record]:
-        missing = replace(planned, candidates=tuple(name for name in planned.candidates if name == "b"))
-        yield from Compiler().run(missing, caches) if missing.candidates else ()
-
-    (b,) = starts_of(job(2), run, tmp_path)
-    assert [c.start for c in b.compilations] == ["cold", "warm"] * 2
+    assert len(worker.jobs) == 3
 
 
 def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Path) -> None:
@@ -350,7 +349,7 @@ def test_eager_is_not_compiled_and_each_environment_compiles_alone(tmp_path: Pat
     planned = replace(job(1), candidates=candidates, environments=both)
     worker = Compiler()
     starts_of(planned, worker.run, tmp_path)
-    alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[:-1]}
+    alone = {(j.candidates, tuple(e.name for e in j.environments)) for j in worker.jobs[1:]}
     assert alone == {(("inductor@old",), ("old",)), (("inductor@new",), ("new",))}
 
 

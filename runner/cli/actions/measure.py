@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness.devices import of
 from harness.hardware.cpus import cpu_model, usable_cpus
 from harness.hardware.installed import version_of
+from harness.schema import SCHEMA_VERSION
 from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
@@ -118,7 +119,7 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
         folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)
         for note in request.notes:
             print(f"note: {note}", file=sys.stderr)
-        return measure(folder, jobs, console, executor, request.formats), folder
+        return measure(folder, jobs, console, executor, request.formats, request.where.time_limit_s), folder
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
@@ -145,18 +146,19 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
         for sentence in folder.edited(jobs):
             print(f"note: {sentence}", file=sys.stderr)
     with opened(request.where, jobs) as executor:
-        return measure(folder, jobs, console, executor, request.formats)
+        return measure(folder, jobs, console, executor, request.formats, request.where.time_limit_s)
 
 
 def _check_same_machine(folder: RunFolder) -> None:
     """``UsageError`` for results of another processor, device, torch or choice of threads."""
-    from runner.engine.processes import PROCESS_FILES
-    from runner.store.record_file import read_records
     from runner.store.run_folder import THREADS
 
-    # a run that was killed before its first record has no file of them
-    paths = filter(Path.exists, (folder.records_path, *folder.path.glob(f"cases/*/{PROCESS_FILES}")))
-    known = [record for path in paths for record in read_records(path).records]
+    known = folder.read().processes if folder.records_path.exists() else ()
+    if any(record.schema_version < SCHEMA_VERSION for record in known):
+        raise UsageError(
+            f"{RESUME.long}: {folder.path} was measured by an older version; measure the other jobs in a new "
+            "folder"
+        )
     in_ours = [record for record in known if not record.job.environments]
     devices = {record.job.device for record in in_ours if of(record.job.device).accelerated}
     models = devices_here(sorted(devices))["models"] if devices else {}

@@ -1,7 +1,7 @@
 """Where jobs run: on this machine (``local``), or on the nodes of a Ray cluster (``ray_cluster``).
 
-An executor takes the jobs without records and yields events in the caller's thread: a job starts,
-changes its activity, has a final record, ends. Only the caller writes records.
+An executor takes attempts and yields events in the caller's thread: a job starts, changes its activity, has
+a final record, ends. Only the caller writes records.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from typing import Protocol
 from harness.schema import Job, Record
 from harness.worker.status_page import Activity
 from runner.engine import Pairs
+from runner.engine.experiments import Attempt
 
 Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A job, and its candidates without a record."""
+    """An attempt, and the records of its job so far."""
 
-    job: Job
-    candidates: tuple[str, ...]
+    attempt: Attempt
+    records: tuple[Record, ...] = ()
+
+    @property
+    def job(self) -> Job:
+        return self.attempt.job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +37,11 @@ class JobEvent:
 
 
 class Started(JobEvent):
-    """The job's first worker is about to start."""
-
-
-class Paused(JobEvent):
-    """Other jobs go on before the next process of this job."""
+    """The attempt's first worker is about to start."""
 
 
 class JobEnded(JobEvent):
-    """The job has all of its records, or the run was stopped."""
+    """The attempt has all of its records, or the run was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Timed(JobEvent):
     pairs: Pairs
 
 
-Event = Started | Doing | Timed | Paused | Record | JobEnded
+Event = Started | Doing | Timed | Record | JobEnded
 Events = Generator[Event, None, None]
 
 
@@ -81,9 +82,9 @@ def grouped(work: Sequence[Work], key: Callable[[str], str]) -> list[list[Work]]
 class Executor(Protocol):
     """Runs work and yields events.
 
-    Every candidate gets exactly one record, unless ``stop()`` becomes true: then the current rounds are
-    finished and nothing new begins. A record is yielded when it is final. Closing the generator ends all
-    workers at once.
+    Every candidate of a timed attempt gets exactly one record, unless ``stop()`` becomes true: then the
+    current rounds are finished and nothing new begins. A record is yielded when it is final. Closing the
+    generator ends all workers at once.
     """
 
     def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events: ...

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from harness.devices import type_of
 from harness.hardware.cpus import cores_of, cpus_near, usable_cpus
 from harness.schema import Record
-from runner.engine import JobContext, Pause, Place, Reproduce
+from runner.engine import JobContext, Place, Reproduce, launch
 from runner.engine.executors import (
     Cases,
     Doing,
     Event,
     Events,
     JobEnded,
-    Paused,
     Started,
     Stop,
     Timed,
@@ -29,7 +27,7 @@ from runner.engine.executors import (
 )
 from runner.engine.executors.ahead import FreeMemory, jobs_ahead
 from runner.engine.gate import DeviceGate, Seat, sessions
-from runner.engine.launch import Workers, measure_in_turns
+from runner.engine.launch import Workers
 from runner.engine.worker_start import HostPool, forking_works
 
 CHECK_S = 0.5  # a lane that waits for its record to be written checks this often for ``abandoned``
@@ -45,12 +43,8 @@ Letter = tuple[Event, threading.Event]
 Tell = Callable[[Event], object]
 """Takes what happens to a job. Raises ``Abandoned`` to end the job."""
 
-JobRecords = Callable[[Work, Tell, Stop, Seat], Iterator[Record | Pause]]
-"""Measures one job and yields each record when it is final, as ``launch.measure_in_turns`` does."""
-
-PAUSED = 8
-"""A lane continues a paused job after so many others. More would spread its processes over more of the run;
-if the run is killed, the processes of paused jobs are lost."""
+JobRecords = Callable[[Work, Tell, Stop, Seat], Iterator[Record]]
+"""Measures one attempt and yields each record when it is final, as ``launch.measure`` does."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +53,6 @@ class Lanes:
 
     A list has one thread. If up to ``ahead`` > 1 jobs may prepare side by side, it has twice as many: so
     many jobs are open at once, if ``room`` says that the memory suffices (see ``runner.engine.gate``).
-
-    A job that pauses between two processes is continued by its lane after ``PAUSED`` others, or at the end.
 
     After a record, a lane waits until the caller has taken and written it. An error in one lane stops
     the others after their current rounds, and is then raised. Any thread may set ``abandoned``, which
@@ -110,22 +102,12 @@ class Lanes:
 
     def _lane(self, jobs: Iterator[tuple[int, Work]], seat: Seat) -> None:
         error: BaseException | None = None
-        paused: deque[tuple[int, Generator[Pause, None, None]]] = deque()
         try:
-            with ExitStack() as begun:  # closes the jobs: their workers end before their lane
-                while True:
-                    with seat.gate.changed:  # so that jobs begin in order
-                        if len(paused) < PAUSED and not self._stopped() and (item := next(jobs, None)):
-                            number, work = item
-                            self._tell(Started(job=work.job))
-                            job = begun.enter_context(closing(self._job(work, seat)))
-                        elif paused:  # after ``stop()``, these only give their records
-                            number, job = paused.popleft()
-                        else:
-                            break
-                        seat.begin(number)
-                    if next(job, None) is not None:
-                        paused.append((number, job))
+            while (work := self._next(jobs, seat)) is not None:
+                with closing(_generator(self.records(work, self._tell, self._stopped, seat))) as records:
+                    for record in records:
+                        self._deliver(record)
+                self._tell(JobEnded(job=work.job))
         except Abandoned:
             pass
         except BaseException as caught:  # raised again in the caller's thread
@@ -134,16 +116,15 @@ class Lanes:
         seat.leave()
         self._mail.put(error)
 
-    def _job(self, work: Work, seat: Seat) -> Generator[Pause, None, None]:
-        """Measures a job. Yields its pauses, and tells everything else."""
-        with closing(_generator(self.records(work, self._tell, self._stopped, seat))) as steps:
-            for step in steps:
-                if isinstance(step, Pause):
-                    self._tell(Paused(job=work.job))
-                    yield step
-                else:
-                    self._deliver(step)
-        self._tell(JobEnded(job=work.job))
+    def _next(self, jobs: Iterator[tuple[int, Work]], seat: Seat) -> Work | None:
+        with seat.gate.changed:  # so that jobs begin in order
+            item = None if self._stopped() else next(jobs, None)
+            if item is None:
+                return None
+            number, work = item
+            self._tell(Started(job=work.job))
+            seat.begin(number)
+            return work
 
     def _check(self) -> None:
         if self.abandoned.is_set():
@@ -184,10 +165,10 @@ class LocalExecutor:
         pool = (self.hosts or own) if self.fork and forking_works() else None
         shares: dict[str, tuple[int, ...]] = {}
 
-        def measure(item: Work, tell: Tell, stopped: Stop, gate: Seat) -> Iterator[Record | Pause]:
+        def measure(item: Work, tell: Tell, stopped: Stop, gate: Seat) -> Iterator[Record]:
             log = cases.open_case(item.job)
             context = JobContext(
-                candidates=item.candidates,
+                candidates=item.attempt.candidates,
                 place=Place(logs={"": cases.relative(log)}),
                 reproduce=self.reproduce,
                 doing=lambda activity: tell(Doing(job=item.job, activity=activity)),
@@ -196,7 +177,7 @@ class LocalExecutor:
                 gate=gate,
             )
             workers = Workers(pool=pool, cpus=shares.get(item.job.device, ()))
-            yield from measure_in_turns(item.job, context, log, workers)
+            yield from launch.measure(item.attempt, item.records, context, log, workers)
 
         with own:
             for together in grouped(work, type_of):
@@ -237,5 +218,5 @@ def _distance(core: tuple[int, ...], device: str, near: Mapping[str, frozenset[i
     return 0 if core[0] in near[device] else 2 if any(core[0] in cpus for cpus in others) else 1
 
 
-def _generator(steps: Iterator[Record | Pause]) -> Generator[Record | Pause, None, None]:
-    yield from steps
+def _generator(records: Iterator[Record]) -> Generator[Record, None, None]:
+    yield from records

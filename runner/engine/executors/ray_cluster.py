@@ -14,20 +14,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.codec import from_json, to_json
 from harness.devices import of, type_of
-from harness.schema import Failure, Job, Record, Scalar, Status
+from harness.schema import COLD, Failure, Job, Record, Scalar, Status
 from runner.engine import JobContext, Place, Reproduce
 from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work, grouped
+from runner.engine.experiments import Attempt
 from runner.engine.job_session import now
-from runner.engine.launch import Workers, measure_job
+from runner.engine.launch import Workers, measure
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.interpreter import copy_code
+from runner.store.joined import Key, key_of
 
 OBJECT_STORE_BYTES = 100 << 20  # for a cluster that is started here: messages are small
 ANSWER_S = 5.0
@@ -36,6 +38,7 @@ PATIENCE_S = 30.0  # if no job has started after this time, a message says that 
 TICK_S = 1.0
 THREADS = "OMP_NUM_THREADS"
 KEPT = ("repro-*.py", "parity-*.csv", "trace-*.json")  # files of a case, besides its log
+OF_ATTEMPT = ("process", "experiment", "round")
 LONGEST_OUTPUT = 1 << 18  # characters of a message's output; the middle of a longer output is left out
 
 
@@ -51,11 +54,12 @@ class Node:
 
 @dataclass(slots=True)
 class _Task:
-    """A job, its candidates without a record, and the stream of its messages."""
+    """An attempt, its candidates without a record, the records so far, and the stream of its messages."""
 
     work: Work
     missing: list[str]
     began: str
+    seen: set[Key] = field(default_factory=set)
     stream: Any = None
     node: Node | None = None
     losses: int = 0
@@ -179,7 +183,7 @@ class RayExecutor:
     def _run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
         import ray
 
-        tasks = [_Task(work=item, missing=list(item.candidates), began=now()) for item in work]
+        tasks = [_Task(work=item, missing=list(item.attempt.candidates), began=now()) for item in work]
         quiet_until = time.monotonic() + PATIENCE_S
         try:
             for task in tasks:
@@ -207,6 +211,7 @@ class RayExecutor:
         order = {
             "job": to_json(job),
             "candidates": list(task.missing),
+            "attempt": {name: getattr(task.work.attempt, name) for name in OF_ATTEMPT},
             "log": cases.relative(cases.open_case(job)),
             "reproduce": {name: self._reproduce(job, (name,)) for name in task.missing},
             "path": str(Path.cwd()),
@@ -256,10 +261,15 @@ class RayExecutor:
             (cases.open_case(job).parent / Path(name).name).write_text(text, encoding="utf-8")
         if "record" in message:
             record = from_json(Record, message["record"])
-            if record.candidate in task.missing:  # exactly one record per candidate
-                task.missing.remove(record.candidate)
+            if key_of(record) not in task.seen:  # exactly one record of each process
+                task.seen.add(key_of(record))
+                task.missing = [
+                    name for name in task.missing if record.experiment or name != record.candidate
+                ]
                 task.losses = 0
                 yield _placed(record, task, message["cpus"])
+        if message.get("ended"):
+            task.missing.clear()
 
     def _lost(self, task: _Task, cases: Cases, why: str) -> Iterator[Record]:
         """Starts the task again; after ``ATTEMPTS`` losses, its candidates get failure records instead."""
@@ -279,6 +289,10 @@ class RayExecutor:
                 job=job,
                 candidate=candidate,
                 status=Status.INFRA_ERROR,
+                process=task.work.attempt.process,
+                experiment=task.work.attempt.experiment,
+                start=COLD if task.work.attempt.experiment else "",
+                round=task.work.attempt.round,
                 failure=Failure(kind="lost", message=message, phase="start", log=log),
                 reproduce=self._reproduce(job, (candidate,)),
                 notes=task.notes,
@@ -322,11 +336,12 @@ def measured(order: str) -> Iterator[str]:
         )
         workers = Workers(base=worker_base(os.environ, task["threads"], task["path"]))
         with log.open(encoding="utf-8", errors="replace") as output:
-            for record in measure_job(from_json(Job, task["job"]), job_context, log, workers):
+            attempt = Attempt(from_json(Job, task["job"]), tuple(task["candidates"]), **task["attempt"])
+            for record in measure(attempt, (), job_context, log, workers):
                 pinned = to_json(replace(record, environment={**card, **record.environment}))
                 yield json.dumps({"record": pinned, "cpus": cpus, "output": _shortened(output.read())})
             files = {path.name: path.read_text("utf-8") for kind in KEPT for path in log.parent.glob(kind)}
-            yield json.dumps({"output": _shortened(output.read()), "files": files})
+            yield json.dumps({"output": _shortened(output.read()), "files": files, "ended": True})
 
 
 def worker_base(current: Mapping[str, str], threads: str | None, path: str) -> dict[str, str]:
