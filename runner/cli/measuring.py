@@ -140,8 +140,8 @@ def measure_missing(
             return pressed() or time.monotonic() > until
 
         while work and not stop() and _measure_pass(work, folder, records, console, executor, stop):
-            was_first, work = work[0].attempt.is_first, passed_next(jobs, records)
-            if was_first and work and not work[0].attempt.is_first and not stop():
+            before, work = work, passed_next(jobs, records)
+            if before[0].attempt.is_first and work and not work[0].attempt.is_first and not stop():
                 between(left_text(work))
         return "Stopped early" if pressed() else "The time limit ended the run" if work else ""
 

@@ -77,13 +77,13 @@ class Workers:
 def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Iterator[Record]:
     """All attempts of a job, one after the other: the records of its processes."""
     records: list[Record] = []
-    while (attempt := next_attempt(job, records)) is not None and not context.stop():
-        number = len(records)
+    before = None
+    while (attempt := next_attempt(job, records)) not in (None, before) and not context.stop():
+        assert attempt is not None
         for record in measure(attempt, records, context, log, workers):
             records.append(record)
             yield record
-        if len(records) == number:
-            return  # ``stop()`` became true
+        before = attempt
 
 
 def measure(

@@ -133,7 +133,8 @@ def more_processes(protocol: Protocol, estimate: PairedEstimate) -> bool:
         estimate = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0))
     enough = count == 1 or count >= FEWEST_PROCESSES
     closed = enough and stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
-    return not closed and count < MOST_PROCESSES and left_to_close(protocol, estimate) is not None
+    wanted = count == 2 or left_to_close(protocol, estimate) is not None
+    return not closed and count < MOST_PROCESSES and wanted
 
 
 def left_to_close(protocol: Protocol, estimate: PairedEstimate) -> int | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, Case, Job, Mode, Record, Round, Scalar, Status
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v2.json"
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "record_v3.json"
 
 
 def line(value: Any) -> str:
@@ -145,13 +145,15 @@ def test_every_field_of_the_golden_record_differs_from_its_default() -> None:
     assert [k for k, v in written["job"]["protocol"].items() if v == bare["job"]["protocol"][k]] == []
 
 
-def test_records_of_both_versions_are_read_and_written() -> None:
+def test_records_of_every_version_are_read_and_the_newest_written() -> None:
     older = json.loads(GOLDEN.with_name("record_v1.json").read_text(encoding="utf-8"))
     record = from_json(Record, older)
     assert (record.schema_version, record.job.case.changes) == (1, ())
     assert record.job.case.name == golden().job.case.name
     assert record.first_calls_s == ()
+    nested = from_json(Record, json.loads(GOLDEN.with_name("record_v2.json").read_text(encoding="utf-8")))
+    assert (nested.schema_version, nested.process, len(nested.compilations)) == (2, 0, 1)
     text = GOLDEN.read_text(encoding="utf-8")
     record = from_json(Record, json.loads(text))
-    assert record.schema_version == SCHEMA_VERSION == 2
+    assert record.schema_version == SCHEMA_VERSION == 3
     assert line(record) + "\n" == text

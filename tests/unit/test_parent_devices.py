@@ -12,6 +12,7 @@ from harness.schema import Environment, Job
 from runner.cli.main import main
 from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
+from runner.engine.experiments import Attempt
 from runner.errors import UsageError
 from runner.plan import probe
 from runner.plan.checks import run_config
@@ -146,7 +147,8 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Pa
     place = Place(logs={"": "x/log"})
     context = JobContext(candidates=job.candidates, place=place, reproduce=lambda *_: "")
     workers = launch.Workers(pool=cast("Any", pool))
-    assert len([*launch.measure_job(job, context, tmp_path / "log", workers)]) == 1
+    attempt = Attempt(job, job.candidates)
+    assert len([*launch.measure(attempt, (), context, tmp_path / "log", workers)]) == 1
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
 

@@ -14,6 +14,7 @@ import pytest
 from harness.failures import exit_name
 from harness.schema import BASELINE, Job, Record, Status
 from runner.engine import JobContext, Place, launch, worker_process
+from runner.engine.experiments import Attempt
 from runner.engine.replies import INVALID, LONGEST_LINE
 from runner.engine.worker_process import (
     CUT,
@@ -231,12 +232,12 @@ def test_a_reply_of_another_shape_costs_one_candidate(call: str, reply: Any) -> 
 
 # -- the runner itself ------------------------------------------------------------------
 def measured(monkeypatch: Patch, folder: Path, records: Callable[[Job], Iterator[Record]]) -> list[Record]:
-    monkeypatch.setattr(launch, "with_fresh_runs", lambda job, *_: records(job))
+    monkeypatch.setattr(launch, "attempted", lambda attempt, *_: records(attempt.job))
     log = folder / "cases" / "x" / "output.log"
     job = make_job(candidates=("a", "b", "c"))
     place = Place(logs={"": "cases/x/output.log"})
     context = JobContext(candidates=job.candidates, place=place, reproduce=lambda *_: "again")
-    return [*launch.measure_job(job, context, log)]
+    return [*launch.measure(Attempt(job, job.candidates), (), context, log)]
 
 
 def test_an_exception_of_this_program_is_the_record_of_its_job(monkeypatch: Patch, tmp_path: Path) -> None:
