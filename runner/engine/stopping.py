@@ -129,10 +129,9 @@ def more_processes(protocol: Protocol, estimate: PairedEstimate) -> bool:
     probably close it. One process must also stand with twice the assumed tau, and two processes are too few.
     """
     limits, count = Limits.of(protocol), estimate.processes
-    if count < 2:
-        estimate = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0))
+    careful = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0)) if count < 2 else estimate
     enough = count == 1 or count >= FEWEST_PROCESSES
-    closed = enough and stands(estimate, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
+    closed = enough and stands(careful, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
     wanted = count == 2 or left_to_close(protocol, estimate) is not None
     return not closed and count < MOST_PROCESSES and wanted
 
