@@ -14,9 +14,10 @@ from typing import Any
 
 from harness.codec import to_json
 from harness.devices import PLATFORMS
-from harness.schema import Job, Record
+from harness.schema import EAGER_START, Job, Record
 from runner.errors import UsageError
 from runner.labels import reason
+from runner.store.joined import Key, key_of
 from runner.store.record_file import Records, stored, whole
 from runner.store.run_folder import RUN, THREADS, RunFolder, jobs_in, listed, read_run_json
 
@@ -57,6 +58,7 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
     sources = _sources(paths, output_dir)
     jobs = _joined_plan(sources)
     records: dict[Result, Record] = {}  # of each the first, whole if any is; other whole ones are identical
+    processes: dict[Key, Record] = {}
     origins, done = [], whole(record for source in sources for record in source.content.records)
     for source in sources:
         taken = records.keys() | (done - whole(source.content.records))  # another run has these to their end
@@ -66,13 +68,17 @@ def merge(paths: Sequence[Path], output_dir: Path | None, command: Sequence[str]
             results.setdefault(key, []).append(candidate)
         origins.append({"folder": str(source.folder.resolve()), **source.about, "results": results})
         records |= new
+        for record in source.content.processes:
+            shared = record.start == EAGER_START and record.job.key in results  # by the job's candidates
+            if shared or result_of(record) in new:
+                processes.setdefault(key_of(record), record)
     folder = RunFolder.create(output_dir, jobs, command, {"merged_from": origins, **_facts_of_all(sources)})
     try:
         for job in jobs:
             for source in sources:
                 _copy_case(source, job, folder)
         places = {job.key: place for place, job in enumerate(jobs)}
-        for record in sorted(records.values(), key=lambda r: places[r.job.key]):
+        for record in sorted(processes.values(), key=lambda r: places[r.job.key]):
             folder.append(record)
     except OSError as error:
         raise UsageError(

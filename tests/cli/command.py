@@ -1,6 +1,5 @@
 """The real command line, as a person types it."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -9,7 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.codec import to_json
 from runner.interrupts import ENDING
+from runner.store.run_folder import read_run
 from tests.cli.forked import forks, interpreter_settings
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,8 @@ def wait_until(seen: Callable[[], object]) -> None:
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    """The results of the run, as JSON."""
+    return [to_json(record) for record in read_run(folder / "records.jsonl").records]
 
 
 def statuses(folder: Path) -> dict[tuple[str, str], str]:
