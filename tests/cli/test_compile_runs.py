@@ -73,7 +73,7 @@ def test_each_compilation_has_a_process_of_its_own(here: Path) -> None:
     log = "".join(path.read_text() for path in folder.glob("cases/*/output.log"))
     said = [line.split() for line in log.splitlines() if line.startswith("process")]
     assert len({pid for _, pid, _ in said}) == 5  # four that only compile, one that is timed
-    assert [state for _, _, state in said][:4] == ["cold", "warm"] * 2
+    assert [state for _, _, state in said][1:] == ["cold", "warm"] * 2
     assert "Compilations in fresh processes: geometric means" in report_of(folder)
 
 
