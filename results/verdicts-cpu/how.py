@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
+from benchmarks.tau import tau_of  # noqa: E402
 from harness.schema import Job, Protocol, Record  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
@@ -37,7 +38,6 @@ from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  
 from runner.analysis.results import ALLOCATOR, SYSTEM  # noqa: E402
 from runner.analysis.results import CONTROL  # noqa: E402
 from runner.analysis.statistics import Floats, geomean  # noqa: E402
-from runner.analysis.verdicts.calibration import tau_of  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
@@ -188,7 +188,7 @@ def of_model(one: Processes) -> Mapping[str, object]:
 
 def of_tau(length: str, candidate: str, members: Sequence[Processes]) -> Mapping[str, object]:
     spreads = [spread for one in members if (spread := spread_of(*columns(one.parts)))]
-    tau = tau_of(candidate, length, spreads)
+    tau = tau_of(spreads)
     return {
         "steps": length,
         "candidate": candidate,

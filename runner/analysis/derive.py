@@ -16,7 +16,7 @@ from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
 from runner.analysis.estimate import Mean, PairedEstimate, Verdict
 from runner.analysis.findings import findings
-from runner.analysis.ratios import averages, over_eager, over_reference, place_of
+from runner.analysis.ratios import averages, candidate_pairs, over_eager, over_plain, over_reference, place_of
 from runner.analysis.results import (
     ALLOCATOR,
     PAIRS,
@@ -30,14 +30,14 @@ from runner.analysis.results import (
     Ratio,
     Summary,
 )
-from runner.analysis.start_up.forms import start_forms
+from runner.analysis.start_up import start_forms
 from runner.analysis.statistics import (
     coefficient_of_variation,
     geomean,
     lag_1_autocorrelation,
     wilson,
 )
-from runner.analysis.sweep.curves import curves
+from runner.analysis.sweep import curves
 from runner.analysis.verdicts.compiling import (
     LATENCY,
     break_even,
@@ -49,7 +49,6 @@ from runner.analysis.verdicts.compiling import (
     paying,
 )
 from runner.analysis.verdicts.family import is_compiled
-from runner.analysis.verdicts.pairs import candidate_pairs, over_plain
 from runner.labels import compiler_label, device_labels, merged_facts
 
 Peaks = Mapping[str, float]

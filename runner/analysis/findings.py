@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.declared import finite
@@ -14,13 +17,12 @@ from harness.loading.toml_file import read_toml
 from harness.schema import BASELINE, CACHE_FILE, COLD, WARM, Record, Status
 from harness.timing.measure import placement
 from runner.analysis.columns import columns
-from runner.analysis.conditions import parsed, value_of
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, with_unit
 from runner.analysis.estimate import Estimate, Limits
 from runner.analysis.results import Comparison, Finding
+from runner.analysis.texts import is_coarse, resolution_text
 from runner.analysis.verdicts import compiling
 from runner.analysis.verdicts.compiling import LATENCY, WAITING, by_round
-from runner.analysis.verdicts.parity import is_coarse, resolution_text
 from runner.labels import counted, cut, is_scaled, suite_labels, where, where_text
 
 MESSAGE_LENGTH = 160  # the whole message is in the record and its log
@@ -28,6 +30,42 @@ LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one
 CLOCK_SPREAD = 0.05
 MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
 HARMLESS = ("", "set application clocks")  # a user fixed the clock, which makes times steadier
+
+
+SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = MappingProxyType(
+    {ast.Lt: operator.lt, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq}
+    | {ast.NotEq: operator.ne, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b}
+)
+
+
+@cache
+def parsed(condition: str) -> ast.expr:
+    return ast.parse(condition, mode="eval").body
+
+
+def value_of(node: ast.expr, names: Callable[[str], Any]) -> Any:  # noqa: PLR0911 - one per expression
+    """Of a condition (``passed and memory_ratio < 0.9``: a few expressions of Python, without calls) with
+    the values that ``names`` gives. None is a missing value: it makes a comparison false.
+    """
+    match node:
+        case ast.Constant(value):
+            return value
+        case ast.Name(name):
+            return names(name)
+        case ast.Attribute(of, name):
+            return None if (whole := value_of(of, names)) is None else getattr(whole, name)
+        case ast.Subscript(of, ast.Constant(place)):
+            return value_of(of, names)[place]
+        case ast.Tuple(parts):
+            return [value_of(part, names) for part in parts]
+        case ast.UnaryOp(ast.Not(), part):
+            return not value_of(part, names)
+        case ast.BoolOp(sign, parts):
+            return (all if isinstance(sign, ast.And) else any)(value_of(part, names) for part in parts)
+        case ast.Compare(left, [sign], [right]) if type(sign) in SIGNS:
+            sides = value_of(left, names), value_of(right, names)
+            return None not in sides and SIGNS[type(sign)](*sides)
+    raise ValueError(f"a condition cannot have {ast.unparse(node)!r}")
 
 
 @cache

@@ -17,7 +17,7 @@ from rich.console import Console
 from harness.schema import Job, Record
 from runner.analysis.derive import summarize
 from runner.analysis.results import Summary
-from runner.analysis.verdicts.parity import is_plain_pass
+from runner.analysis.texts import is_plain_pass
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
 from runner.cli.formats import CONSOLE, Formats

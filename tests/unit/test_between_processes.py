@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from benchmarks.tau import calibrated, tau_of
 from harness.protocol import Protocol
 from harness.schema import Mode, Record, Scalar
 from runner.analysis.derive import summarize
@@ -20,7 +21,6 @@ from runner.analysis.verdicts.between import (
     moderated,
     pooled,
 )
-from runner.analysis.verdicts.calibration import calibrated, tau_of
 from runner.analysis.verdicts.decision import T_95, Z_95
 from runner.analysis.verdicts.family import assumed_in, estimates_of
 from tests.factories import known, make_job, make_record, sampled, with_samples
@@ -141,7 +141,7 @@ def test_a_planted_tau_and_the_speedups_that_it_moves_are_held(tau: float) -> No
     for _ in range(repetitions):
         noise = WITHIN**2 * rng.chisquare(19, MODELS) / 19
         sds = rng.normal(0, math.hypot(tau, WITHIN), (MODELS, PROCESSES)).std(axis=1, ddof=1)
-        estimate = tau_of("inductor", "training", [*zip(sds, [PROCESSES] * MODELS, noise, strict=True)])
+        estimate = tau_of([*zip(sds, [PROCESSES] * MODELS, noise, strict=True)])
         held += estimate.low <= tau <= estimate.high
         # of one later process, whose log speedup varies by tau and by its rounds
         half = math.hypot(Z_95 * WITHIN, T_95 * estimate.sd)
@@ -158,7 +158,7 @@ def test_models_that_differ_are_held_on_average() -> None:
         taus = rng.choice(of_models, MODELS)
         deviations = rng.normal(0, 1, (MODELS, PROCESSES)) * np.hypot(taus, WITHIN)[:, None]
         spreads = [(float(row.std(ddof=1)), PROCESSES, WITHIN**2) for row in deviations]
-        half = math.hypot(Z_95 * WITHIN, T_95 * tau_of("inductor", "inference", spreads).sd)
+        half = math.hypot(Z_95 * WITHIN, T_95 * tau_of(spreads).sd)
         covered += float(np.mean(1 - 2 * special.ndtr(-half / np.hypot(of_models, WITHIN))))
     assert covered / repetitions > 0.935
 
@@ -189,9 +189,10 @@ def test_records_of_several_processes_calibrate_each_candidate_mode_and_step() -
     records += [in_processes(rng, 0.0, "eager", Mode.INFERENCE) for _ in range(MODELS)]
     records += [in_processes(rng, 0.01, "inductor", Mode.TRAINING, step_s=0.01) for _ in range(MODELS)]
     (calibration,) = calibrated(records)
-    control, compiler, in_short_steps = calibration.taus
-    assert (control.kind, control.mode, control.models, control.processes) == ("eager", "inference", 5, 20)
-    assert [tau.short for tau in calibration.taus] == [False, False, True]
+    control, compiler, in_short_steps = calibration.taus.values()
+    kinds = [("inference", False, "eager"), ("training", False, "inductor"), ("training", True, "inductor")]
+    assert [*calibration.taus] == kinds
+    assert (control.models, control.processes) == (5, 20)
     assert in_short_steps.low < 0.01 < in_short_steps.high < compiler.high
     assert control.low == 0 <= control.sd < 0.004
     assert compiler.low < 0.02 < compiler.sd

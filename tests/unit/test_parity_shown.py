@@ -14,12 +14,10 @@ from harness.loading.toml_file import read_toml
 from harness.schema import Environment, Record, Status, Where
 from runner.analysis import caveats
 from runner.analysis.columns import COMPUTED, columns, own_columns
-from runner.analysis.conditions import parsed, value_of
 from runner.analysis.derive import summarize
-from runner.analysis.findings import Known, rules
-from runner.analysis.texts import coarse_note
+from runner.analysis.findings import Known, parsed, rules, value_of
+from runner.analysis.texts import COARSE, coarse_note
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.parity import COARSE
 from runner.reports.pages.panels import panel_chunks
 from runner.store.figures import read_figures
 from tests.factories import comparison_of, finding, known, make_job, make_parity, make_record

@@ -23,7 +23,7 @@ from harness.schema import (
 )
 from runner.analysis.derive import summarize
 from runner.analysis.results import Overtaking
-from runner.analysis.start_up.forms import crossing, overtaking, settled_step
+from runner.analysis.start_up import crossing, overtaking, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment

@@ -12,7 +12,7 @@ import pytest
 
 from harness.schema import Job, Mode, Record, Status
 from runner.analysis.derive import summarize
-from runner.analysis.sweep.curves import crossovers, median_ms
+from runner.analysis.sweep import crossovers, median_ms
 from runner.cli.commands import job_command
 from runner.errors import UsageError
 from runner.plan.jobs import plan

@@ -16,7 +16,7 @@ from runner.analysis.columns import KEY, Column, columns, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, ms_text, ratio_text, seconds_text, share_text
 from runner.analysis.estimate import Estimate, Verdict
 from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP, Comparison, Finding
-from runner.analysis.verdicts.parity import percent
+from runner.analysis.texts import percent
 from runner.labels import counted, plain
 from runner.reports.console import NOTE, Writer
 from runner.reports.markdown import LIMIT, escape, list_block, view_blocks

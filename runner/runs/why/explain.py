@@ -13,9 +13,9 @@ from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record, Samples
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Estimate, Verdict, exp
+from runner.analysis.ratios import FEWEST, rounds_of
 from runner.analysis.results import PAIRS, Comparison, Ratio
 from runner.analysis.statistics import middle, walsh_averages
-from runner.analysis.verdicts.pairs import FEWEST, rounds_of
 from runner.labels import job_title
 from runner.runs.why.causes import causes, cost_of, settings_of
 from runner.runs.why.looked import STEP, Looked

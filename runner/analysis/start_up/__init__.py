@@ -1,1 +1,0 @@
-"""The start-up race, and the streams of changing shapes."""
