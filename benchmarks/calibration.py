@@ -36,7 +36,7 @@ from benchmarks.common import new_parser  # noqa: E402 - the project need not be
 from harness.schema import Protocol  # noqa: E402
 from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
-from runner.analysis.verdicts.decision import Between, judged, pool_of, spread_of, verdict  # noqa: E402
+from runner.analysis.verdicts.decision import judged, pool_of, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
 
 Floats = NDArray[np.float64]
@@ -136,9 +136,9 @@ def one_process(rng: Generator, cell: Cell, tau: float, assumed: float) -> Float
 
 
 def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Floats]:
-    tau, between = cell.tau_of(model), Between(assumed_sd=assumed)
+    tau = cell.tau_of(model)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
-    while cell.processes == 0 and more_processes(PROTOCOL, judged(*columns(done), between)):
+    while cell.processes == 0 and more_processes(PROTOCOL, judged(*columns(done), assumed)):
         done.append(one_process(rng, cell, tau, assumed))
     return done
 
@@ -157,8 +157,8 @@ def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
         # what the models tell about each other, as in runner.analysis.verdicts.family
         spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
-        between = Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
-        measurements += [(judged(*columns(parts), between), len(parts)) for parts in run]
+        pool = pool_of(spreads, assumed) if spreads else None
+        measurements += [(judged(*columns(parts), assumed, pool), len(parts)) for parts in run]
     return measurements
 
 

@@ -23,7 +23,7 @@ from benchmarks.calibration import Floats, told  # noqa: E402 - nothing is insta
 from harness.codec import from_json  # noqa: E402
 from harness.schema import Record  # noqa: E402
 from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.verdicts.decision import Between, judged  # noqa: E402
+from runner.analysis.verdicts.decision import judged  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.store.record_file import opened  # noqa: E402
 
@@ -51,7 +51,7 @@ def rows(folders: Sequence[Path]) -> list[tuple[object, ...]]:
     """Of each folder, and of all: name, sequences, how many intervals hold 1, how many are called, ..."""
     estimates = {
         folder.name: [
-            judged(np.exp(d), np.ones(d.size), between=Between(assumed_sd=tau))
+            judged(np.exp(d), np.ones(d.size), assumed_sd=tau)
             for tau, d in sequences(folder)
             if d.size >= 10
         ]

@@ -38,7 +38,7 @@ from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  
 from runner.analysis.results import ALLOCATOR, SYSTEM  # noqa: E402
 from runner.analysis.results import CONTROL  # noqa: E402
 from runner.analysis.statistics import Floats, geomean  # noqa: E402
-from runner.analysis.verdicts.decision import Z_95, Between, judged, spread_of, verdict  # noqa: E402
+from runner.analysis.verdicts.decision import Z_95, judged, spread_of, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
@@ -62,7 +62,7 @@ class Processes:
 
     def estimate(self, numbers: Sequence[int], tau: float) -> PairedEstimate:
         """Of these processes, in this order."""
-        return judged(*columns([self.parts[n] for n in numbers]), Between(assumed_sd=tau))
+        return judged(*columns([self.parts[n] for n in numbers]), tau)
 
     def today(self) -> Processes:
         """With the tau that is assumed today."""

@@ -37,9 +37,8 @@ from runner.analysis.results import (
 )
 from runner.analysis.statistics import false_discovery, geomean
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
-from runner.analysis.verdicts.decision import Between, difference, judged_or_none
+from runner.analysis.verdicts.decision import difference, judged_or_none, judgment
 from runner.analysis.verdicts.family import assumed_of, estimates_of, is_eager_of
-from runner.analysis.verdicts.reasons import judgment
 from runner.labels import compiler_label, device_labels
 from runner.plan.environments.spec import EAGER, split_candidate
 
@@ -136,11 +135,9 @@ def generation_of(record: Record) -> Mapping[str, Estimate]:
     if len(baseline) != len(samples) or len(candidate) != len(samples):
         return {}
     rests = np.subtract(samples.baseline_s, baseline), np.subtract(samples.candidate_s, candidate)
-    between = Between(assumed_sd=assumed_of(record))
+    tau, processes = assumed_of(record), samples.rounds_by_process
     columns = {PREFILL: (baseline, candidate), **({DECODE: rests} if new_tokens > 1 else {})}
-    parts = {
-        name: judged_or_none(*both, samples.rounds_by_process, between) for name, both in columns.items()
-    }
+    parts = {name: judged_or_none(*both, processes, tau) for name, both in columns.items()}
     if parts[PREFILL] is None:
         return {}
     return {name: estimate for name, estimate in parts.items() if estimate is not None}
@@ -169,12 +166,10 @@ def over_reference(records: Sequence[Record]) -> tuple[Ratio, ...]:
 
 def _over_reference(record: Record, device: str) -> Ratio:
     compiler, environment = split_candidate(record.job, record.candidate)
-    samples, estimate = record.samples, None
-    if samples is not None:
-        between = Between(assumed_sd=ASSUMED_ACROSS)
-        estimate = judged_or_none(
-            samples.reference_s, samples.candidate_s, samples.rounds_by_process, between
-        )
+    estimate = None
+    if (samples := record.samples) is not None:
+        sides = samples.reference_s, samples.candidate_s
+        estimate = judged_or_none(*sides, samples.rounds_by_process, ASSUMED_ACROSS)
     return Ratio(
         family=REFERENCE,
         quantity=STEP,
@@ -253,7 +248,7 @@ def _paired(first: Record, second: Record) -> PairedEstimate | None:
         return None
     baseline_s, candidate_s = ([side[key] for key in shared] for side in (before, after))
     tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
-    return judged_or_none(baseline_s, candidate_s, by_process, Between(assumed_sd=tau))
+    return judged_or_none(baseline_s, candidate_s, by_process, tau)
 
 
 def timed_in_both(before: Iterable[Round], after: Container[Round]) -> tuple[list[Round], tuple[int, ...]]:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +80,11 @@ def _error(differences: Floats, half: float | None) -> float | None:
     return float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else None
 
 
-Part = tuple[float, float]
-"""A part of a variance, and its degrees of freedom."""
+class Part(NamedTuple):
+    """A variance or a part of it, with its degrees of freedom."""
+
+    variance: float
+    df: float
 
 
 def student(log: float, parts: Sequence[Part]) -> Estimate:
@@ -181,7 +184,7 @@ def mean_of_logs(logs: Column) -> Estimate | None:
         return None
     column = np.asarray(logs, dtype=np.float64)
     variance = float(column.var(ddof=1)) / column.size
-    return replace(student(float(column.mean()), [(variance, column.size - 1.0)]), n=int(column.size))
+    return replace(student(float(column.mean()), [Part(variance, column.size - 1.0)]), n=int(column.size))
 
 
 def typical(values: Sequence[float]) -> Estimate:

@@ -37,7 +37,7 @@ from harness.schema import (
 )
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
-from runner.analysis.verdicts.decision import Between, judged
+from runner.analysis.verdicts.decision import judged
 from runner.analysis.verdicts.family import assumed_of
 from runner.engine.stopping import left_to_close, more_processes
 from runner.plan.environments.spec import EAGER, split_candidate
@@ -119,9 +119,8 @@ def _cost_s(own: Sequence[Record]) -> float | None:
     if not all(record.status.passed for record in own):
         return None  # without parity there is no verdict to close
     samples = joined_samples([record.samples for record in own if record.samples is not None])
-    between = Between(assumed_sd=assumed_of(first))
     by_process = samples.rounds_by_process if len(own) > 1 else ()
-    estimate = judged(samples.baseline_s, samples.candidate_s, by_process, between)
+    estimate = judged(samples.baseline_s, samples.candidate_s, by_process, assumed_of(first))
     return (left_to_close(protocol, estimate) or 1) * seconds if more_processes(protocol, estimate) else None
 
 

@@ -24,7 +24,6 @@ from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.decision import (
     HALF,
-    Between,
     judged,
     needed,
     rounds_can_close,
@@ -91,9 +90,9 @@ def decide(
         return Decision(rounds=least - done, reason="at least", within_s=within_s)
     if done < protocol.min_rounds or done >= protocol.max_rounds:
         return Decision(rounds=0, reason=MOST_ROUNDS if done >= protocol.max_rounds else OUT_OF_TIME)
-    between = {name: Between(assumed_sd=(tau or {}).get(name, 0.0)) for name in pairs}
-    now = {name: judged(*columns, between=between[name]) for name, columns in pairs.items()}
-    ended = {name: _ended(protocol, now[name], pairs[name], between[name]) for name in pairs}
+    taus = {name: (tau or {}).get(name, 0.0) for name in pairs}
+    now = {name: judged(*columns, assumed_sd=taus[name]) for name, columns in pairs.items()}
+    ended = {name: _ended(protocol, now[name], pairs[name], taus[name]) for name in pairs}
     wanting = [now[name] for name, reason in ended.items() if not reason]
     why = ""
     if again and elapsed_s < time_s / 2:
@@ -138,10 +137,10 @@ def more_processes(protocol: Protocol, estimate: PairedEstimate) -> bool:
 
 def left_to_close(protocol: Protocol, estimate: PairedEstimate) -> int | None:
     """The further processes that would probably close the verdict; None: over ``MOST_PROCESSES`` in all."""
-    missing = needed(estimate, Limits.of(protocol))
-    if missing is None or missing.processes is None or missing.processes > MOST_PROCESSES:
+    _, processes = needed(estimate, Limits.of(protocol))
+    if processes is None or processes > MOST_PROCESSES:
         return None
-    return max(1, FEWEST_PROCESSES - estimate.processes, missing.processes - estimate.processes)
+    return max(1, FEWEST_PROCESSES - estimate.processes, processes - estimate.processes)
 
 
 ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)
@@ -153,13 +152,13 @@ def _finest(protocol: Protocol) -> float:
     return min(protocol.ci_width, HALF * protocol.noise_threshold)
 
 
-def _ended(protocol: Protocol, now: PairedEstimate, columns: Columns, between: Between) -> str:
+def _ended(protocol: Protocol, now: PairedEstimate, columns: Columns, tau: float) -> str:
     """Why a candidate is done; "" if it is not. It is done if it was without the last few rounds."""
     reason = _reason(protocol, now) if now.n > SMALLEST_BATCH else ""
     if not reason:
         return ""
     baseline, candidate = (column[: now.n - SMALLEST_BATCH] for column in columns)
-    return reason if _reason(protocol, judged(baseline, candidate, between=between)) else ""
+    return reason if _reason(protocol, judged(baseline, candidate, assumed_sd=tau)) else ""
 
 
 def _reason(protocol: Protocol, estimate: PairedEstimate) -> str:

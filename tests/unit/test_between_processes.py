@@ -11,11 +11,11 @@ from benchmarks.tau import calibrated, tau_of
 from harness.protocol import Protocol
 from harness.schema import Mode, Record, Scalar
 from runner.analysis.derive import summarize
+from runner.analysis.statistics import Part
 from runner.analysis.texts import processes_cell
 from runner.analysis.verdicts.between import (
     ASSUMED,
     SHORT_STEP_TAU,
-    Pool,
     assumed_tau,
     kind_of,
     moderated,
@@ -64,10 +64,10 @@ def test_eager_of_another_precision_varies_like_a_compiler() -> None:
 
 
 def test_the_moderated_variance_lies_between_the_models_own_and_that_of_all() -> None:
-    variance, df = moderated(0.02, 3, Pool(variance=0.01**2, df=4))
+    variance, df = moderated(0.02, 3, Part(variance=0.01**2, df=4))
     assert variance == pytest.approx((0.02**2 * 2 + 4 * 0.01**2) / 6)
     assert df == 6
-    assert pooled([], 0.01**2) == Pool(variance=0.01**2, df=1)
+    assert pooled([], 0.01**2) == Part(variance=0.01**2, df=1)
     many = pooled([(0.02, 3)] * 50, 0.01**2)
     assert many.variance == pytest.approx(0.02**2, rel=0.05)
     assert many.df == 4

@@ -12,23 +12,23 @@ from benchmarks.calibration import autoregressive
 from harness.protocol import ON_A_DEVICE
 from harness.schema import Protocol
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
-from runner.analysis.statistics import mean_of_logs, paired_speedup
-from runner.analysis.verdicts.between import Pool
-from runner.analysis.verdicts.decision import Between, difference, judged, needed, rounds_can_close, verdict
+from runner.analysis.statistics import Part, mean_of_logs, paired_speedup
+from runner.analysis.verdicts.decision import difference, judged, judgment, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
-from runner.analysis.verdicts.reasons import judgment
 from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide, more_processes
 from tests.factories import known
 
 Floats = np.ndarray
 Generator = np.random.Generator
-TAU = Between(assumed_sd=0.011)
+TAU = 0.011
 
 LIMITS = Limits(threshold=0.02, alpha=0.05)
 
 
-def of(logs: Floats, between: Between = TAU, rounds: tuple[int, ...] = ()) -> PairedEstimate:
-    return judged(np.exp(logs), np.ones(logs.size), rounds, between)
+def of(
+    logs: Floats, tau: float = TAU, rounds: tuple[int, ...] = (), pool: Part | None = None
+) -> PairedEstimate:
+    return judged(np.exp(logs), np.ones(logs.size), rounds, tau, pool)
 
 
 def told(estimate: Estimate) -> Verdict | None:
@@ -49,12 +49,12 @@ def test_p_is_below_5_percent_exactly_where_the_interval_excludes_1() -> None:
 
 
 def test_one_process_covers_what_processes_vary_by() -> None:
-    def held(rng: Generator, between: Between = TAU) -> bool:
-        estimate = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20), between)
+    def held(rng: Generator, tau: float = TAU) -> bool:
+        estimate = of(rng.normal(0, 0.011) + rng.normal(0, 0.03, 20), tau)
         return known(estimate.low) <= 1 <= known(estimate.high)
 
     assert share(400, held) >= 0.92  # 95 % less three standard errors
-    assert share(400, lambda rng: held(rng, Between())) <= 0.85
+    assert share(400, lambda rng: held(rng, 0.0)) <= 0.85
 
 
 def test_at_the_threshold_faster_is_rare() -> None:
@@ -64,14 +64,14 @@ def test_at_the_threshold_faster_is_rare() -> None:
 
 def test_same_needs_the_90_percent_interval_alone() -> None:
     rng = np.random.default_rng(2)
-    estimate = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), Between())
+    estimate = of(0.008 + 0.02 * rng.permutation(np.linspace(-1, 1, 30)), 0.0)
     assert known(estimate.high_90) < known(estimate.high)
-    narrow = of(rng.normal(0, 0.01, 40), Between(assumed_sd=0.0025))
+    narrow = of(rng.normal(0, 0.01, 40), 0.0025)
     assert told(narrow) is Verdict.SAME
 
 
 def test_five_rounds_have_no_interval_of_either_level() -> None:
-    estimate = of(np.array([0.0, 0.001, -0.001, 0.002, -0.002]), Between())
+    estimate = of(np.array([0.0, 0.001, -0.001, 0.002, -0.002]), 0.0)
     assert (estimate.interval, estimate.interval_90) == (None, None)
     assert told(estimate) is Verdict.INCONCLUSIVE
 
@@ -79,8 +79,8 @@ def test_five_rounds_have_no_interval_of_either_level() -> None:
 def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
     rng = np.random.default_rng(3)
     parts = [center + rng.normal(0, 0.01, 12) for center in (0.0, 0.03, -0.03)]
-    shared = Between(assumed_sd=0.011, pool=Pool(variance=0.01**2, df=4))
-    alone, pooled = (of(np.concatenate(parts), between, (12, 12, 12)) for between in (TAU, shared))
+    shared = Part(variance=0.01**2, df=4)
+    alone, pooled = (of(np.concatenate(parts), TAU, (12, 12, 12), pool) for pool in (None, shared))
     assert (alone.processes, alone.assumed_sd) == (3, None)
     variance = (2 * known(pooled.between_sd) ** 2 + 4 * 0.01**2) / 6
     half = 2.4469 * math.sqrt(variance / 3)  # Student's t with P + 3 = 6 degrees of freedom
@@ -108,7 +108,7 @@ def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
 )
 def test_the_guard_withholds_a_verdict_and_says_why(name: str, noise: Callable[[Generator], Floats]) -> None:
     rng = np.random.default_rng(5)
-    estimates = [of(noise(rng), Between(assumed_sd=0.0025)) for _ in range(20)]
+    estimates = [of(noise(rng), 0.0025) for _ in range(20)]
     assert sum(told(estimate) is Verdict.UNSTEADY for estimate in estimates) >= 19
     assert all(estimate.unsteady for estimate in estimates)
     if name == "regimes":
@@ -117,7 +117,7 @@ def test_the_guard_withholds_a_verdict_and_says_why(name: str, noise: Callable[[
 
 def test_independent_rounds_are_hardly_ever_unsteady() -> None:
     for n in (15, 40, 100):
-        drawn = share(300, lambda rng, n=n: bool(steadiness([rng.normal(0, 0.03, n)]).reason))  # type: ignore[misc]
+        drawn = share(300, lambda rng, n=n: bool(steadiness([rng.normal(0, 0.03, n)]).unsteady))  # type: ignore[misc]
         assert drawn <= 0.03
 
 
@@ -126,8 +126,8 @@ def test_what_all_processes_have_in_common_is_found_over_them() -> None:
     rng = np.random.default_rng(7)
     settling = 0.03 * np.exp(-np.arange(15) / 5)
     parts = [settling + rng.normal(0, 0.02, 15) for _ in range(8)]
-    assert steadiness(parts).reason
-    assert sum(bool(steadiness([part]).reason) for part in parts) < 8
+    assert steadiness(parts).unsteady
+    assert sum(bool(steadiness([part]).unsteady) for part in parts) < 8
 
 
 def test_regimes_need_both_a_gap_and_few_switches() -> None:
@@ -143,16 +143,15 @@ def test_regimes_need_both_a_gap_and_few_switches() -> None:
 def test_what_would_close_a_verdict() -> None:
     """Rounds where the rounds are the larger part, processes where tau is, and both are enough."""
     rng = np.random.default_rng(9)
-    noisy = of(math.log(1.04) + 0.08 * rng.permutation(np.linspace(-1, 1, 20)), Between(assumed_sd=0.0025))
-    missing = known(needed(noisy, LIMITS))
-    assert missing.rounds is not None
-    assert 20 < missing.rounds < 200
+    noisy = of(math.log(1.04) + 0.08 * rng.permutation(np.linspace(-1, 1, 20)), 0.0025)
+    rounds, _ = needed(noisy, LIMITS)
+    assert 20 < known(rounds) < 200
     near = of(math.log(1.03) + rng.normal(0, 0.005, 40))
-    missing = known(needed(near, LIMITS))
-    assert missing.rounds is None
+    rounds, processes = needed(near, LIMITS)
+    assert rounds is None
     assert not rounds_can_close(near, LIMITS)
-    assert known(known(missing.processes)) > 3
-    assert needed(of(np.zeros(3)), LIMITS) is None
+    assert known(processes) > 3
+    assert needed(of(np.zeros(3)), LIMITS) == (None, None)
 
 
 def test_an_open_verdict_is_pursued_to_half_the_threshold_and_no_further() -> None:
@@ -218,7 +217,7 @@ THREE = drawn(0.03, 0.02, 30) + np.repeat([0.03, -0.03, 0.0], 10)  # processes
 def test_an_open_verdict_names_the_condition_that_failed(
     logs: Floats, tau: float, processes: tuple[int, ...], reason: Reason, closes: str
 ) -> None:
-    estimate = of(logs, Between(assumed_sd=tau), processes)
+    estimate = of(logs, tau, processes)
     q_value = 1.0 if reason is Reason.FAMILY else estimate.p_value
     why = known(judgment(estimate, q_value, LIMITS)[1])
     assert why.reason is reason
@@ -289,7 +288,7 @@ WITHIN = 0.03  # standard deviation of a round's log-ratio
 def one_run(rng: np.random.Generator, truth: float, tau: float) -> PairedEstimate:
     """A run's speedup as the program estimates it: one process, ROUNDS rounds."""
     logs = rng.normal(truth + rng.normal(0, tau), WITHIN, ROUNDS)
-    return of(logs, Between(assumed_sd=ASSUMED))
+    return of(logs, ASSUMED)
 
 
 def change(first: PairedEstimate, second: PairedEstimate) -> Estimate:
@@ -308,7 +307,7 @@ def test_intervals_hold_the_truth_if_processes_vary_as_assumed(tau: float, least
 
 def test_the_variation_of_several_processes_is_in_their_interval() -> None:
     logs = np.random.default_rng(7).normal(0.3, WITHIN, 3 * ROUNDS)
-    several = of(logs, Between(assumed_sd=ASSUMED), (ROUNDS,) * 3)
+    several = of(logs, ASSUMED, (ROUNDS,) * 3)
     assert change(several, several).error == pytest.approx(math.sqrt(2) * known(several.error))
     alone = one_run(np.random.default_rng(7), 0.3, 0.0)
     assert change(alone, alone).error == pytest.approx(math.sqrt(2) * math.hypot(known(alone.error), ASSUMED))
@@ -326,7 +325,7 @@ def test_the_variation_of_several_processes_is_in_their_interval() -> None:
 def test_an_open_change_says_why(by: float, noise: float, tau: float, reason: Reason | None) -> None:
     centered = np.random.default_rng(1).normal(0, noise, ROUNDS)
     logs = centered - np.median(centered)
-    first, second = (of(logs + log, Between(assumed_sd=tau)) for log in (0.0, by))
+    first, second = (of(logs + log, tau) for log in (0.0, by))
     moved = change(first, second)
     word, why = judgment(moved, moved.p_value, LIMITS)
     assert (word, why and why.reason) == (told(moved), reason)

@@ -23,7 +23,7 @@ from runner.analysis.statistics import (
     paired_speedup,
     signed_rank_p,
 )
-from runner.analysis.verdicts.decision import Between, judged, verdict
+from runner.analysis.verdicts.decision import judged, verdict
 from runner.engine.stopping import decide
 from tests.factories import known, sampled
 
@@ -251,8 +251,7 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
         baseline = np.concatenate([shift * b for shift, (b, _) in zip(shifts, columns, strict=True)])
         candidate = np.concatenate([c for _, c in columns])
         pooled = paired_speedup(baseline, candidate)
-        spread = Between(assumed_sd=0.03)
-        estimate = judged(baseline, candidate, (12,) * processes, spread)
+        estimate = judged(baseline, candidate, (12,) * processes, 0.03)
         assert estimate.processes == processes
         within += holds(pooled, 1)
         over += holds(estimate, 1)

@@ -9,7 +9,8 @@ processes of a run replace it where there are several. ``benchmarks/tau.py`` mak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from runner.analysis.statistics import Part
 
 # The standard deviation of the log speedup between processes of one job, by kind of candidate and mode.
 # Source: the analysis of variance of results/processes-cpu (10 models, 10 processes each, CPU, one thread).
@@ -91,30 +92,19 @@ def assumed_tau(
     return max(taus)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """What the models of a run say together about the variance of a process's log speedup.
-
-    ``df``: its weight, in degrees of freedom, in the moderated variance of one of these models.
-    """
-
-    variance: float
-    df: float
-
-
-def moderated(spread: float, processes: int, pool: Pool) -> tuple[float, float]:
-    """(variance of one process's log speedup, degrees of freedom) from at least two processes.
+def moderated(spread: float, processes: int, pool: Part) -> Part:
+    """The variance of one process's log speedup, from at least two processes.
 
     ``spread``: the standard deviation of these processes. The variance is (s^2 (P - 1) + d0 s0^2) /
     (P - 1 + d0), with P - 1 + d0 degrees of freedom (the moderated variance of Smyth 2004). s0 and d0 are the
     pool's. A plain s^2 of three processes has two degrees.
     """
     df = processes - 1 + pool.df
-    return (spread**2 * (processes - 1) + pool.df * pool.variance) / df, df
+    return Part((spread**2 * (processes - 1) + pool.df * pool.variance) / df, df)
 
 
-def pooled(spreads: Sequence[tuple[float, int]], assumed: float | None) -> Pool:
-    """The pool of a run's models.
+def pooled(spreads: Sequence[tuple[float, int]], assumed: float | None) -> Part:
+    """The pool: what a run's models say together. ``df``: its weight in the variance of one of them.
 
     ``spreads``: (standard deviation, number of processes) of each model. ``assumed``: the variance that is
     assumed without a measurement, if any; it counts as ``ASSUMED_DF`` degrees of freedom. In a run of one
@@ -126,7 +116,7 @@ def pooled(spreads: Sequence[tuple[float, int]], assumed: float | None) -> Pool:
     prior_df = 0 if assumed is None else ASSUMED_DF
     total = sum(spread**2 * (count - 1) for spread, count in spreads) + prior_df * (assumed or 0.0)
     others = measured * (1 - 1 / len(spreads)) if spreads else 0.0
-    return Pool(
+    return Part(
         variance=total / max(1, measured + prior_df),
         df=min(MOST_PRIOR_DF, prior_df + others / OTHERS_A_PRIOR_DF),
     )

@@ -26,7 +26,7 @@ from runner.analysis.results import (
     CompileStart,
     Ratio,
 )
-from runner.analysis.statistics import mean_of_logs, student, typical
+from runner.analysis.statistics import Part, mean_of_logs, student, typical
 
 LATENCY, WAITING = "compilation_latency_s", "compile_waiting_s"
 
@@ -93,9 +93,8 @@ def unpaired_ratio(first: Sequence[float], second: Sequence[float]) -> Estimate 
     before, after = typical(first), typical(second)
     if before.error is None or after.error is None:
         return None
-    return student(
-        after.log - before.log, [(side.error**2, side.df) for side in (before, after) if side.error]
-    )
+    parts = [Part(side.error**2, side.df) for side in (before, after) if side.error]
+    return student(after.log - before.log, parts)
 
 
 def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...]:

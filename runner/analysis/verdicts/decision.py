@@ -11,15 +11,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from runner.analysis.estimate import MOST_NAMED, Estimate, Interval, Limits, OfRounds, PairedEstimate, Verdict
-from runner.analysis.statistics import Column, Floats, paired_speedup, student
-from runner.analysis.verdicts.between import ASSUMED_DF, Pool, moderated, pooled
+from runner.analysis.estimate import (
+    MOST_NAMED,
+    Estimate,
+    Interval,
+    Limits,
+    OfRounds,
+    Open,
+    PairedEstimate,
+    Reason,
+    Verdict,
+)
+from runner.analysis.statistics import Column, Floats, Part, paired_speedup, student
+from runner.analysis.verdicts.between import ASSUMED_DF, LEAST_ACROSS, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
 
 Z_95 = float(special.ndtri(0.975))
@@ -28,47 +38,43 @@ TAU_DF = 20  # the assumed tau is itself an estimate, from about ten models
 T_95, T_90 = (float(special.stdtrit(TAU_DF, share)) for share in (0.975, 0.95))
 STUDENT = ("log", "interval", "interval_90", "p_value", "error", "df")
 HALF = 0.5  # of the noise threshold: rounds are added down to an interval of the rounds as narrow as that
-
-
 OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSTEADY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """What is known of the variation between processes beside a candidate's own samples.
-
-    ``assumed_sd``: tau of one process. ``pool``: what all models of the run say about the variance of a
-    process's log speedup; None: only the assumption is known.
-    """
-
-    assumed_sd: float = 0.0
-    pool: Pool | None = None
-
-
-NOTHING = Between()
+UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
+CLOSES = {
+    Reason.TOO_FEW_ROUNDS: "6 rounds or more: fewer have no interval",
+    Reason.SIDES: f"{LEAST_ACROSS} processes of each side (--processes={LEAST_ACROSS})",
+    Reason.TREND: UNSTEADY,
+    Reason.HALVES: UNSTEADY,
+    Reason.REGIMES: UNSTEADY,
+    Reason.FAMILY: "more rounds: the interval is clear, but q counts all comparisons of the run",
+    Reason.RUNS: "more runs of the base",
+}
 
 
 def judged(
     baseline_s: Column,
     candidate_s: Column,
     rounds_by_process: Sequence[int] = (),
-    between: Between = NOTHING,
+    assumed_sd: float = 0.0,
+    pool: Part | None = None,
 ) -> PairedEstimate:
     """The estimate that verdicts are made from.
 
-    ``rounds_by_process``: the number of rounds of each process, in the order of the columns; () for one
-    process. Raises ``ValueError`` as ``paired_speedup`` does, and if the rounds do not add up to the length
-    of the columns.
+    ``rounds_by_process``: the number of rounds of each process, in the order of the columns; () for one.
+    ``assumed_sd``: tau of one process. ``pool``: what all models of the run say about the variance of a
+    process's log speedup; None: only the assumption is known. Raises ``ValueError`` as ``paired_speedup``
+    does, and if the rounds do not add up to the length of the columns.
     """
     baseline, candidate = np.asarray(baseline_s, dtype=np.float64), np.asarray(candidate_s, dtype=np.float64)
     whole = paired_speedup(baseline, candidate)
     logs = np.log(baseline / candidate)
     if len(rounds_by_process) < 2:
-        return _of_one(whole, logs, between)
+        return _of_one(whole, logs, assumed_sd)
     if min(rounds_by_process) < 1 or sum(rounds_by_process) != whole.n:
         raise ValueError(f"{whole.n} rounds but {list(rounds_by_process)} by process")
     alone = each_process(baseline, candidate, rounds_by_process)
-    return _of_several(whole, alone, np.split(logs, np.cumsum(rounds_by_process)[:-1]), between)
+    pool = pool or pool_of([_spread(alone)], assumed_sd)
+    return _of_several(whole, alone, np.split(logs, np.cumsum(rounds_by_process)[:-1]), pool)
 
 
 def each_process(
@@ -81,25 +87,22 @@ def each_process(
 
 
 def judged_or_none(
-    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int], between: Between
+    baseline_s: Column,
+    candidate_s: Column,
+    rounds_by_process: Sequence[int],
+    assumed_sd: float,
+    pool: Part | None = None,
 ) -> PairedEstimate | None:
     """As ``judged``, but None for samples that cannot be used."""
     try:
-        return judged(baseline_s, candidate_s, rounds_by_process, between)
+        return judged(baseline_s, candidate_s, rounds_by_process, assumed_sd, pool)
     except ValueError:
         return None
 
 
-def _of_one(rounds: PairedEstimate, logs: Floats, between: Between) -> PairedEstimate:
-    steady = steadiness([logs])
-    tau, log = between.assumed_sd, rounds.log
-    rounds = replace(
-        rounds,
-        unsteady=steady.reason,
-        unsteady_kind=steady.kind,
-        segments=steady.segments,
-        assumed_sd=tau or None,
-    )
+def _of_one(rounds: PairedEstimate, logs: Floats, tau: float) -> PairedEstimate:
+    log = rounds.log
+    rounds = replace(rounds, assumed_sd=tau or None, **steadiness([logs])._asdict())
     if rounds.interval is None or rounds.interval_90 is None:
         return replace(rounds, interval_90=None)  # five rounds have one, without tau and dependence
     assert rounds.rounds_half is not None
@@ -128,13 +131,11 @@ def _wider(interval: Interval, log: float, factor: float, more: float) -> Interv
 
 
 def _of_several(
-    whole: PairedEstimate, alone: Sequence[PairedEstimate], logs: Sequence[Floats], between: Between
+    whole: PairedEstimate, alone: Sequence[PairedEstimate], logs: Sequence[Floats], pool: Part
 ) -> PairedEstimate:
-    own = _spread(alone)
-    spread, count, _ = own
-    variance, df = moderated(spread, count, between.pool or pool_of([own], between.assumed_sd))
-    center = float(np.mean([process.log for process in alone]))
-    mean, steady = student(center, [(variance / count, df)]), steadiness(logs)
+    spread, count, _ = _spread(alone)
+    variance, df = moderated(spread, count, pool)
+    mean = student(float(np.mean([process.log for process in alone])), [Part(variance / count, df)])
     widths = [process.rounds_half for process in alone if process.rounds_half is not None]
     return replace(
         whole,
@@ -142,9 +143,7 @@ def _of_several(
         processes=count,
         between_sd=spread,
         rounds_half=float(np.mean(widths)) / math.sqrt(count) if widths else None,
-        unsteady=steady.reason,
-        unsteady_kind=steady.kind,
-        segments=steady.segments,
+        **steadiness(logs)._asdict(),
     )
 
 
@@ -152,11 +151,11 @@ def _of_student(mean: Estimate) -> dict[str, Any]:
     return {name: getattr(mean, name) for name in STUDENT}
 
 
-def over_runs(runs: Sequence[PairedEstimate], pool: Pool) -> PairedEstimate:
+def over_runs(runs: Sequence[PairedEstimate], pool: Part) -> PairedEstimate:
     """Of one result in several runs: the variation between them is measured. ``pool``: of all results."""
     logs, count = [run.log for run in runs], len(runs)
     variance, df = moderated(float(np.std(logs, ddof=1)) if count > 1 else 0.0, count, pool)
-    mean = student(float(np.mean(logs)), [(variance / count, df)])
+    mean = student(float(np.mean(logs)), [Part(variance / count, df)])
     times = [(run.baseline_median_s, run.candidate_median_s, run.speedup_of_medians) for run in runs]
     baseline_s, candidate_s, of_medians = np.exp(np.log(times).mean(axis=0)).tolist()
     return PairedEstimate(
@@ -181,7 +180,7 @@ def difference(first: OfRounds | None, second: OfRounds | None) -> OfRounds | No
     if first.runs:
         *ours, own = (sum(part for part, _ in _parts(side)) for side in (*first.runs, second))
         more = own - sum(ours) / len(ours)
-        parts = [(first.error**2 * (len(first.runs) + 1), first.df), (max(0.0, more), second.df)]
+        parts = [Part(first.error**2 * (len(first.runs) + 1), first.df), Part(max(0.0, more), second.df)]
     else:
         parts = [part for side in (first, second) for part in _parts(side)]
     sides = (first, second)
@@ -196,9 +195,9 @@ def difference(first: OfRounds | None, second: OfRounds | None) -> OfRounds | No
     )
 
 
-def _parts(estimate: OfRounds) -> list[tuple[float, float]]:
-    """The parts of its variance: of its rounds or processes, and what is assumed."""
-    return [((estimate.error or 0.0) ** 2, estimate.df), ((estimate.assumed_sd or 0.0) ** 2, TAU_DF)]
+def _parts(estimate: OfRounds) -> list[Part]:
+    """Of its rounds or processes, and what is assumed."""
+    return [Part((estimate.error or 0.0) ** 2, estimate.df), Part((estimate.assumed_sd or 0.0) ** 2, TAU_DF)]
 
 
 Spread = tuple[float, int, float]
@@ -221,7 +220,7 @@ def _spread(alone: Sequence[PairedEstimate]) -> Spread:
     return float(np.std([process.log for process in alone], ddof=1)), len(alone), explained
 
 
-def pool_of(spreads: Sequence[Spread], assumed_sd: float) -> Pool:
+def pool_of(spreads: Sequence[Spread], assumed_sd: float) -> Part:
     """What models with these spreads say together, beside what is assumed."""
     explained = sum(variance for _, _, variance in spreads) / len(spreads)
     return pooled([(spread, count) for spread, count, _ in spreads], assumed_sd**2 + explained)
@@ -282,18 +281,12 @@ def rounds_can_close(estimate: OfRounds, limits: Limits) -> bool:
     return size - T_95 * tau > limits.log or size + T_90 * tau < limits.log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """What would probably close an open verdict: rounds in one process, or processes as long as these."""
-
-    rounds: int | None  # None: no number of rounds would
-    processes: int | None  # None: more than ``MOST_NAMED``
-
-
-def needed(estimate: OfRounds, limits: Limits) -> Needed | None:
-    """None if the estimate has no interval. The speedup is taken as it is now."""
+def needed(estimate: OfRounds, limits: Limits) -> tuple[int | None, int | None]:
+    """What would probably close an open verdict if the speedup stays: rounds in one process (None: no number
+    would), or processes as long as these (None: more than ``MOST_NAMED``). None for both without an interval.
+    """
     if estimate.interval is None:
-        return None
+        return None, None
     limit, size = limits.log, abs(estimate.log)
     inside = size < limit
     gap, z, t, share = (limit - size, Z_90, T_90, 0.95) if inside else (size - limit, Z_95, T_95, 0.975)
@@ -305,7 +298,7 @@ def needed(estimate: OfRounds, limits: Limits) -> Needed | None:
     elif gap > t * tau:
         rounds = math.ceil(estimate.n * (z * error) ** 2 / (gap**2 - (t * tau) ** 2))
         rounds = max(estimate.n + 1, rounds)  # an interval that is not symmetric may need more than this
-    return Needed(rounds=rounds, processes=_enough(gap, share, variance, df - count))
+    return rounds, _enough(gap, share, variance, df - count)
 
 
 def _enough(gap: float, share: float, variance: float, more_df: float) -> int | None:
@@ -334,3 +327,51 @@ def pairs_needed(ratio: Estimate, q_value: float, limits: Limits) -> int | None:
         _enough(size, 1 - limits.alpha * ratio.p_value / q_value / 2, variance, -1),
     )
     return None if None in numbers else max(filter(None, numbers))
+
+
+def judgment(
+    estimate: Estimate | None, q_value: float | None, limits: Limits, *, across: bool = False
+) -> tuple[Verdict | None, Open | None]:
+    """The verdict and why it is open; None for a closed verdict.
+
+    ``across``: the sides are in processes of their own. The verdict is then open below ``LEAST_ACROSS``.
+    """
+    if q_value is None and estimate is not None:
+        q_value = estimate.p_value  # of a candidate that failed: it has no q, and its verdict is in brackets
+    few = across and estimate is not None and estimate.processes < LEAST_ACROSS
+    word = Verdict.INCONCLUSIVE if few else verdict(estimate, q_value, limits)
+    if estimate is None or word not in OPEN:
+        return word, None
+    if not isinstance(estimate, OfRounds):  # of few pairs of compilations
+        count = pairs_needed(estimate, q_value or 1.0, limits)
+        closes = f"about {count} of each" if count else f"over {MOST_NAMED} of each"
+        return word, Open(reason=Reason.ROUNDS, closes=closes, pairs=count)
+    reason = _reason(estimate, limits, across=across)
+    return word, Open(reason=reason, closes=CLOSES.get(reason) or _ways(estimate, limits))
+
+
+def _reason(estimate: OfRounds, limits: Limits, *, across: bool) -> Reason:
+    if across and estimate.processes < LEAST_ACROSS:
+        return Reason.SIDES
+    if estimate.interval is None or (estimate.rounds_half is None and estimate.processes < 2):
+        return Reason.TOO_FEW_ROUNDS
+    if estimate.unsteady_kind is not None:
+        return estimate.unsteady_kind
+    low, high = estimate.interval
+    if low > limits.log or high < -limits.log:
+        beyond = all(abs(log) > limits.log and log * low > 0 for log in estimate.segments)
+        return Reason.FAMILY if beyond else Reason.HALVES
+    if estimate.runs:
+        return Reason.RUNS
+    single = estimate.processes == 1
+    return Reason.ROUNDS if single and rounds_can_close(estimate, limits) else Reason.PROCESSES
+
+
+def _ways(estimate: OfRounds, limits: Limits) -> str:
+    rounds, processes = needed(estimate, limits)
+    if rounds:
+        unit = 10 ** max(0, len(str(rounds)) - 2)  # rounded up to two digits
+        rounds = math.ceil(rounds / unit) * unit
+    ways = [f"about {rounds:,} rounds"] if rounds else []
+    ways += [f"about {processes} processes"] if processes else []
+    return " or ".join(ways) or f"more than {MOST_NAMED} processes"

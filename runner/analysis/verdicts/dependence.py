@@ -2,14 +2,14 @@
 
 The signed-rank interval assumes independent rounds. Lag-1 dependence beyond chance widens it by the
 effective number of rounds, n (1 - r) / (1 + r). A trend, a difference between the halves of the rounds, or
-two regimes mean that the rounds have no common speedup; ``Steadiness.reason`` then says so.
+two regimes mean that the rounds have no common speedup; ``Steadiness.unsteady`` then says so.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,16 +25,14 @@ FEWEST_OF_REGIME = 4
 SWITCHES = 3.1  # standard errors that the number of switches is below that of independent rounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steadiness:
-    """Whether the rounds have a common speedup.
+class Steadiness(NamedTuple):
+    """Whether the rounds have a common speedup, as fields of an ``Estimate``.
 
-    ``reason``: a sentence's end, "" if nothing speaks against it. ``segments``: log speedups of parts of the
-    rounds (both halves; both regimes, if there are two), which a verdict must hold for as well.
+    ``segments``: log speedups of parts of the rounds (both halves; both regimes, if there are two).
     """
 
-    reason: str = ""
-    kind: Reason | None = None
+    unsteady: str = ""
+    unsteady_kind: Reason | None = None
     segments: tuple[float, ...] = ()
 
 
@@ -69,13 +67,13 @@ def steadiness(processes: Sequence[Floats]) -> Steadiness:
     trend, moved = (sum(pair[side] for pair in scores) / math.sqrt(len(scores)) for side in (0, 1))
     if abs(trend) > TREND:
         both = f"{_ratio(first)} in the first half of the rounds, {_ratio(second)} in the second"
-        return Steadiness(reason=f"the speedup drifts ({both})", kind=Reason.TREND, segments=segments)
+        return Steadiness(f"the speedup drifts ({both})", Reason.TREND, segments)
     if abs(moved) > TREND:
         reason = f"the halves of the rounds differ ({_ratio(first)} and {_ratio(second)})"
-        return Steadiness(reason=reason, kind=Reason.HALVES, segments=segments)
+        return Steadiness(reason, Reason.HALVES, segments)
     for low, high in filter(None, map(regimes, long)):
         reason = f"the rounds have two regimes ({_ratio(low)} and {_ratio(high)})"
-        return Steadiness(reason=reason, kind=Reason.REGIMES, segments=(*segments, low, high))
+        return Steadiness(reason, Reason.REGIMES, (*segments, low, high))
     return Steadiness(segments=segments)
 
 

@@ -12,7 +12,7 @@ from harness.schema import Job, Record, Samples, of_environment
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, assumed_tau
-from runner.analysis.verdicts.decision import Between, Spread, judged_or_none, pool_of, spread_of
+from runner.analysis.verdicts.decision import Spread, judged_or_none, pool_of, spread_of
 from runner.labels import device_labels
 from runner.plan.environments.spec import EAGER, split_candidate
 
@@ -42,8 +42,8 @@ def _estimate(record: Record, spreads: Sequence[Spread]) -> PairedEstimate | Non
     samples, assumed = record.samples, assumed_of(record)
     if samples is None:
         return None
-    between = Between(assumed_sd=assumed, pool=pool_of(spreads, assumed) if spreads else None)
-    return judged_or_none(samples.baseline_s, samples.candidate_s, samples.rounds_by_process, between)
+    pool = pool_of(spreads, assumed) if spreads else None
+    return judged_or_none(samples.baseline_s, samples.candidate_s, samples.rounds_by_process, assumed, pool)
 
 
 def assumed_of(record: Record) -> float:

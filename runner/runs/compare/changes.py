@@ -29,10 +29,10 @@ from runner.analysis.estimate import Estimate, Limits, PairedEstimate
 from runner.analysis.findings import Known
 from runner.analysis.ratios import FEWEST, Round, judged, keys_of, timed_in_both
 from runner.analysis.results import CHANGE, COMPILATION, EAGER_STEP, SPEEDUP, STEP, Ratio, Side
-from runner.analysis.statistics import Floats, geomean, mean_of_logs, paired_speedup, student
+from runner.analysis.statistics import Floats, Part, geomean, mean_of_logs, paired_speedup, student
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, pooled
 from runner.analysis.verdicts.compiling import by_round, center, paired_ratio, unpaired_ratio
-from runner.analysis.verdicts.decision import Between, difference, judged_or_none, over_runs
+from runner.analysis.verdicts.decision import difference, judged_or_none, over_runs
 from runner.analysis.verdicts.family import assumed_of
 from runner.runs.compare.run import (
     Difference,
@@ -291,7 +291,7 @@ def shared_rounds(first: Result, second: Result) -> tuple[int, dict[str, Estimat
         return None
 
     def factor(newer: Floats, older: Floats, tau: float) -> Estimate | None:
-        return judged_or_none(newer, older, by_process, Between(assumed_sd=tau))
+        return judged_or_none(newer, older, by_process, tau)
 
     (eager_a, compiled_a), (eager_b, compiled_b) = (
         np.array([side[key] for key in rounds]).T for side in (before, after)
@@ -337,4 +337,4 @@ def _compilation(first: Result, second: Result) -> Estimate | None:
     if len(logs) < 2:
         return unpaired_ratio(first.comparison.compilations_s, second.comparison.compilations_s)
     variance = float(np.var(logs, ddof=1)) * (1 + 1 / len(logs))
-    return student(new - float(np.mean(logs)), [(variance, len(logs) - 1.0)])
+    return student(new - float(np.mean(logs)), [Part(variance, len(logs) - 1.0)])
