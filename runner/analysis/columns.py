@@ -72,7 +72,7 @@ class Column(Generic[T]):
     @property
     def is_number(self) -> bool:
         """Whether its cells stand at the right. A factor with its interval begins with the factor."""
-        return self.dtype in ("Int64", "Float64") and (self.unit != "ratio" or self.text is None)
+        return self.dtype in ("Int64", "Float64") and (self.unit not in ("ratio", JSON) or self.text is None)
 
     def value(self, row: T) -> Any:
         """The value as its type; None if it is missing, or if the record has something else there."""

@@ -19,7 +19,6 @@ from runner.runs.why.explain import (
     CAPTURE,
     NoTimes,
     Proposal,
-    State,
     Why,
     acting,
     candidates_for,
@@ -34,7 +33,7 @@ from runner.runs.why.explain import (
 from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
 from runner.runs.why.page import balance_png, page
-from runner.runs.why.words import as_json, balance_table, cause_lines, markdown, overview, show, unaccounted
+from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, overview, show, unaccounted
 from tests.factories import Capture, Patch, known, make_job, make_record, sampled, together
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
@@ -132,7 +131,7 @@ def why(removed_ms: float, plain_ms: float = 13.0, **more: Any) -> Why:
 
 def test_a_cause_that_a_setting_removes_is_explained_with_its_share() -> None:
     (tested,) = why(10.0).causes
-    assert tested.state is State.EXPLAINED
+    assert tested.explained
     share = known(tested.share)
     assert share.low < 1 < share.high
     assert share.value == pytest.approx(1.0, abs=0.05)
@@ -165,7 +164,7 @@ def test_a_slow_stage_in_the_middle_is_no_cause() -> None:
     times = {"inductor": 13.5, "aot_eager_decomp_partition": 21.7, "aot_eager": 10.2, "dynamo_eager": 10.0}
     explanation = explain("inductor", run(times), (), None)
     assert explanation.explained == ()
-    assert [stage.name for stage in explanation.stages] == ["dynamo_eager", "aot_eager", "inductor"]
+    assert [s.record.candidate for s in explanation.stages] == ["dynamo_eager", "aot_eager", "inductor"]
     assert "Not explained" in cause_lines(explanation)[-1]
 
 
@@ -220,7 +219,7 @@ def test_the_balance_adds_up_and_prints_what_it_lacks() -> None:
     assert balance["copies into another order"] == (0.0, 2.0)
     assert balance[REST] == pytest.approx((0.0, -1.0))
     explanation = replace(why(10.0), balance=balance)
-    assert balance_table(explanation).rows[-1][0] == "step"
+    assert BALANCE.tables(explanation)[0].rows[-1][0] == "step"
 
 
 def test_the_screen_the_page_and_the_file_say_the_same() -> None:
@@ -383,7 +382,7 @@ def test_causes_that_act_are_tested_together_once() -> None:
     assert both == "inductor[fallback_random=True,decompose.threshold_backward=False]"
     whole = with_together(alone, "inductor", run({both: 10.5, "inductor": 13.0}))
     together = known(whole.together)
-    assert together.state is State.EXPLAINED
+    assert together.explained
     assert known(together.share).value == pytest.approx(0.81, abs=0.08)
     assert any("random numbers and stored masks" in line for line in cause_lines(whole))
     assert overview([whole]).rows[0][2:4] == ("random numbers and stored masks", "explained")

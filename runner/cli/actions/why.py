@@ -101,15 +101,14 @@ def perform(request: tuple[MeasureRequest, bool], argv: Sequence[str]) -> int:
 
 def _write(folder: Path, whys: Sequence[Why], console: Console) -> None:
     """The pages of all explanations."""
-    from runner.reports.parts.grid import grid_of, say
+    from runner.reports.console import Writer
+    from runner.reports.parts.grid import say
     from runner.runs.why.page import balance_png, page
     from runner.runs.why.words import as_json, markdown, overview
 
     if len(whys) > 1:
-        console.print()
-        console.print(grid_of(console, overview(whys), lambda *_: ""))
-    drawn = ((why.plain.record.job.key, balance_png(why)) for why in whys)
-    pictures = {key: picture for key, picture in drawn if picture}
+        Writer(console, "why.md").table(overview(whys))
+    pictures = {why.plain.record.job.key: drawn for why in whys if (drawn := balance_png(why))}
     for key, picture in pictures.items():
         (folder / key / "balance.png").write_bytes(picture)
     (folder / "why.html").write_bytes(page(whys, pictures))

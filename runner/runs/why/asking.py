@@ -94,5 +94,5 @@ def tuning(job: Job) -> tuple[Proposal, ...]:
 
 def winner(attempts: Sequence[Attempt]) -> Attempt | None:
     """The fastest setting that helps; None: the plain candidate stays."""
-    helping = [attempt for attempt in attempts if attempt.helps]
+    helping = (attempt for attempt in attempts if attempt.helps)
     return max(helping, key=lambda attempt: attempt.comparison.speedup or 0.0, default=None)

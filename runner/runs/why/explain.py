@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from itertools import chain, pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -12,17 +12,16 @@ import numpy as np
 from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record, Samples
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import Estimate, Verdict, exp
+from runner.analysis.estimate import Verdict, exp
 from runner.analysis.ratios import FEWEST, rounds_of
 from runner.analysis.results import PAIRS, Comparison, Ratio
 from runner.analysis.statistics import middle, walsh_averages
 from runner.labels import job_title
 from runner.runs.why.causes import causes, cost_of, settings_of
-from runner.runs.why.looked import STEP, Looked
+from runner.runs.why.looked import STEP, Kernel, Looked
 
 STAGES = ("dynamo_eager", "aot_eager")
 CAPTURE = "capture"
-HALVES = ("forward", "backward")
 MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 RESAMPLES = 1000
 LEAST = 0.01  # of the step: what is seen to take less cannot be the loss, whatever its setting gains
@@ -46,13 +45,6 @@ class Ends(NamedTuple):
     high: float
 
 
-class State(str, Enum):
-    """What a test says about a cause."""
-
-    EXPLAINED = "explained"  # without it, the pair changes by more than noise
-    SUSPECTED = "suspected"  # it shows, but nothing removes it, or removing it changes nothing
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A cause that shows, and what removes it. Without settings and without a metric it is only suspected."""
@@ -74,14 +66,13 @@ class Attempt:
     comparison: Comparison
 
     @property
-    def helps(self) -> bool:
-        """Whether it passed and its interval over the plain candidate lies beyond the noise threshold."""
-        return self.over_plain is not None and self.over_plain.verdict is Verdict.FASTER
+    def verdict(self) -> Verdict | None:
+        """Over the plain candidate."""
+        return self.over_plain.verdict if self.over_plain else None
 
     @property
-    def hurts(self) -> bool:
-        """Whether it is slower than the plain candidate, beyond the noise threshold."""
-        return self.over_plain is not None and self.over_plain.verdict is Verdict.SLOWER
+    def helps(self) -> bool:
+        return self.verdict is Verdict.FASTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +80,14 @@ class Tested:
     """A proposed cause after the test. ``share``: of the loss that is gone; above 1: faster than eager."""
 
     proposal: Proposal
-    state: State
+    explained: bool  # without it, the pair changes by more than noise
     attempt: Attempt | None = None  # the best one
     share: Ends | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A stage of the compiler over the stage before it; ms of its forward and backward in training."""
-
-    name: str
-    over: str
-    estimate: Estimate
-    halves_ms: tuple[float, float] | None
+    @property
+    def state(self) -> str:
+        """``suspected``: it shows, but nothing removes it, or removing it changes nothing."""
+        return "explained" if self.explained else "suspected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +98,12 @@ class Why:
     plain: Comparison
     causes: tuple[Tested, ...]
     attempts: tuple[Attempt, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[Ratio, ...]  # each stage of the compiler over the one before it
     call: Mapping[str, Ends]  # what a part of the call takes, in us of a step
     excluded: tuple[str, ...]
     shown: tuple[str, ...]  # checks that are not clean
     balance: Mapping[str, tuple[float, float]]
-    kernels: tuple[tuple[str, float, str, str], ...] = ()  # as in ``Looked.kernel_rows``
+    kernels: tuple[Kernel, ...] = ()
     together: Tested | None = None  # the causes that act, without all of them at once
     unseen: str = ""  # the status of the copy for looking, if it has no times
 
@@ -128,7 +114,7 @@ class Why:
 
     @property
     def explained(self) -> tuple[Tested, ...]:
-        return tuple(tested for tested in self.causes if tested.state is State.EXPLAINED)
+        return tuple(tested for tested in self.causes if tested.explained)
 
 
 def proposals(looked: Looked) -> tuple[Proposal, ...]:
@@ -154,9 +140,8 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
 
 def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
     """The first settings of each cause in turn, then the second ones; at most ``MOST``."""
-    depth = max((len(p.settings) for p in proposed), default=0)
-    turns = (p.settings[place] for place in range(depth) for p in proposed if place < len(p.settings))
-    return tuple(dict.fromkeys(turns))[:MOST]
+    turns = chain.from_iterable(zip_longest(*(proposal.settings for proposal in proposed)))
+    return tuple(dict.fromkeys(filter(None, turns)))[:MOST]
 
 
 def with_setting(candidate: str, setting: str) -> str:
@@ -193,24 +178,27 @@ def explain(
         for setting, name in tried.items()
         if name in comparisons
     )
-    lost = plain.verdict is Verdict.SLOWER
-    causes_tested = [_tested(proposal, attempts, plain, lost=lost) for proposal in proposed if proposal.cause]
+    causes_tested = [_tested(proposal, attempts, plain) for proposal in proposed if proposal.cause]
     # even the best setting of such a cause makes the step slower, and all were compared
     compared = {attempt.setting for attempt in attempts if attempt.over_plain is not None}
     refuted = {
         t.proposal.cause: t.attempt.setting
         for t in causes_tested
-        if t.attempt and t.attempt.hurts and {*t.proposal.settings} <= compared
+        if t.attempt and t.attempt.verdict is Verdict.SLOWER and {*t.proposal.settings} <= compared
     }
-    capture = _capture(comparisons.get(STAGES[0]), plain, lost=lost)
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
+    stages = [name for name in (*STAGES, candidate) if name in comparisons]
+    over = [comparisons[stages[0]].step, *(pairs.get((b, a)) for a, b in pairwise(stages))]
     return Why(
         title=job_title(plain.record.job),
         plain=plain,
-        causes=(*(tested for tested in causes_tested if tested.proposal.cause not in refuted), *capture),
+        causes=(
+            *(tested for tested in causes_tested if tested.proposal.cause not in refuted),
+            *_capture(comparisons.get(STAGES[0]), plain),
+        ),
         attempts=attempts,
-        stages=_stages(candidate, comparisons, pairs),
+        stages=tuple(pair for pair in over if pair is not None and pair.estimate is not None),
         call=_call(comparisons, candidate),
         excluded=(*excluded, *(f"not {cause} (slower with {setting})" for cause, setting in refuted.items())),
         shown=shown,
@@ -226,31 +214,27 @@ def gain(attempt: Attempt) -> float:
     return known.factor if known else 0.0
 
 
-def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison, *, lost: bool) -> Tested:
+def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison) -> Tested:
     if proposal.metric:
-        return _measured(proposal, plain, lost=lost)
+        return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
     best = max(mine, key=gain, default=None)
-    share = None
-    if best is not None and lost:
-        share = share_of_loss(plain.record.samples, best.comparison.record.samples)
-    explained = best is not None and best.helps and share is not None and share.low > 0
+    share = _share(plain, best.comparison) if best else None
     large = proposal.part is None or proposal.part >= LEAST
-    state = State.EXPLAINED if explained and large else State.SUSPECTED
-    return Tested(proposal=proposal, state=state, attempt=best, share=share)
+    explained = best is not None and best.helps and share is not None and share.low > 0 and large
+    return Tested(proposal=proposal, explained=explained, attempt=best, share=share)
 
 
-def _measured(proposal: Proposal, plain: Comparison, *, lost: bool) -> Tested:
+def _measured(proposal: Proposal, plain: Comparison) -> Tested:
     """A cause whose own pair gives its microseconds; its share is their part of the loss."""
-    us, share, estimate = _span(plain, proposal.metric), None, plain.estimate
-    if lost and us is not None and estimate is not None and estimate.interval is not None:
-        ratios = [exp(log) for log in (estimate.log, *estimate.interval)]
-        losses = [estimate.baseline_ms * 1e3 * (1 / ratio - 1) for ratio in ratios]
+    us, share, known = _span(plain, proposal.metric), None, plain.estimate
+    if us and known and known.interval and plain.verdict is Verdict.SLOWER:
+        losses = [known.baseline_ms * 1e3 * (1 / exp(log) - 1) for log in (known.log, *known.interval)]
         if min(losses) > 0:
-            share = Ends(us.value / losses[0], us.low / losses[1], us.high / losses[2])
+            share = Ends(*(end / loss for end, loss in zip(us, losses, strict=True)))
     noise_us = plain.record.job.protocol.noise_threshold * (plain.candidate_ms or 0.0) * 1e3
     explained = us is not None and share is not None and us.low > noise_us
-    return Tested(proposal=proposal, state=State.EXPLAINED if explained else State.SUSPECTED, share=share)
+    return Tested(proposal=proposal, explained=explained, share=share)
 
 
 def _span(comparison: Comparison, metric: str) -> Ends | None:
@@ -294,19 +278,23 @@ def with_together(why: Why, candidate: str, records: Sequence[Record]) -> Why:
     return replace(why, together=next(iter(second.causes), None), attempts=(*why.attempts, *second.attempts))
 
 
-def _capture(stage: Comparison | None, plain: Comparison, *, lost: bool) -> tuple[Tested, ...]:
+def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
     """The stage dynamo_eager as a cause: the same operators, or others, without any compiler behind it."""
-    if not lost or stage is None or stage.verdict is not Verdict.SLOWER:
+    if plain.verdict is not Verdict.SLOWER or stage is None or stage.verdict is not Verdict.SLOWER:
         return ()
-    share = share_of_loss(plain.record.samples, stage.record.samples)
+    share = _share(plain, stage)
     rest = None if share is None else Ends(1 - share.value, 1 - share.high, 1 - share.low)
     proposal = Proposal(
         cause=CAPTURE,
         sentence="Dynamo's capture alone is slower: its guards, or another path of the model's code.",
         evidence="dynamo_eager is slower than eager",
     )
-    state = State.EXPLAINED if rest is not None and rest.low > 0 else State.SUSPECTED
-    return (Tested(proposal=proposal, state=state, share=rest),)
+    return (Tested(proposal=proposal, explained=rest is not None and rest.low > 0, share=rest),)
+
+
+def _share(plain: Comparison, other: Comparison) -> Ends | None:
+    lost = plain.verdict is Verdict.SLOWER
+    return share_of_loss(plain.record.samples, other.record.samples) if lost else None
 
 
 def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:
@@ -333,23 +321,6 @@ def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:
     low, high = np.percentile(gains[losses > 0] / losses[losses > 0], [2.5, 97.5])
     value = middle(walsh_averages(gain)) / middle(walsh_averages(loss))
     return Ends(value, float(low), float(high))
-
-
-def _stages(
-    candidate: str,
-    comparisons: Mapping[str, Comparison],
-    pairs: Mapping[tuple[str, str], Ratio],
-) -> tuple[Stage, ...]:
-    """Each stage over the one before it."""
-    names = [name for name in (*STAGES, candidate) if name in comparisons]
-    rows = []
-    for before, name in zip(["eager", *names], names, strict=False):
-        pair = comparisons[name] if before == "eager" else pairs.get((name, before))
-        if pair is not None and pair.estimate is not None:
-            forward, backward = (comparisons[name].number(f"candidate_{half}_ms") for half in HALVES)
-            halves = None if forward is None or backward is None else (forward, backward)
-            rows.append(Stage(name=name, over=before, estimate=pair.estimate, halves_ms=halves))
-    return tuple(rows)
 
 
 def _checks(plain: Comparison) -> tuple[tuple[str, ...], tuple[str, ...]]:

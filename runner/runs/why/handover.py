@@ -57,18 +57,15 @@ def issue(why: Why) -> str:
     """The text of an issue: what is slower, the tested cause, where it was measured, and how to repeat it."""
     record = why.plain.record
     facts = (f"{key} {record.environment[key]}" for key in FACTS if record.environment.get(key) is not None)
-    return "\n".join(
-        [
-            f"# {why.title}: {verdict_text(why)}",
-            "",
-            *(f"- {line}" for line in cause_lines(why)),
-            "",
-            f"Measured in pairs of eager and compiled steps, {why.plain.n} rounds; {', '.join(facts)}.",
-            f"Other causes are excluded: {', '.join(why.excluded)}.",
-            "",
-            f"To repeat the measurement: `{record.reproduce}`",
-            "",
-            "`graph-*.py` are graphs as scripts that need torch alone, `kernels-*.py` is the generated code.",
-            "",
-        ]
-    )
+    causes = "\n".join(f"- {line}" for line in cause_lines(why))
+    return f"""# {why.title}: {verdict_text(why)}
+
+{causes}
+
+Measured in pairs of eager and compiled steps, {why.plain.n} rounds; {", ".join(facts)}.
+Other causes are excluded: {", ".join(why.excluded)}.
+
+To repeat the measurement: `{record.reproduce}`
+
+`graph-*.py` are graphs as scripts that need torch alone, `kernels-*.py` is the generated code.
+"""

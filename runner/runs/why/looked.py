@@ -37,6 +37,10 @@ LINES = (
 REST = "not accounted"
 
 
+Kernel = tuple[str, float, str, str]
+"""A generated kernel: its name, its ms of a step, its signs, and the model's lines that it computes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Looked:
     """The look at one job. Times are ms of one step under the profiler, by event."""
@@ -58,13 +62,15 @@ class Looked:
         )
 
     @property
-    def kernel_rows(self) -> tuple[tuple[str, float, str, str], ...]:
-        """The generated kernels, the longest first: name, ms, signs, and the model's lines."""
+    def kernel_rows(self) -> tuple[Kernel, ...]:
+        """The generated kernels, the longest first."""
         text = str(self.record.metrics.get("kernel_lines") or "")
         lines = dict(line.partition(" ")[::2] for line in text.splitlines())
-        timed = ((self.compiled.get(name, 0.0), name, signs) for name, signs in self.signs.items())
-        longest = sorted(timed, key=lambda row: -row[0])
-        return tuple((name, ms, ", ".join(sorted(s)), lines.get(name, "")) for ms, name, s in longest if ms)
+        rows = (
+            (name, self.compiled.get(name, 0.0), ", ".join(sorted(signs)), lines.get(name, ""))
+            for name, signs in self.signs.items()
+        )
+        return tuple(sorted((row for row in rows if row[1]), key=lambda row: -row[1]))
 
     @property
     def compiler(self) -> str:
@@ -85,15 +91,14 @@ class Looked:
     @cached_property
     def balance(self) -> Mapping[str, tuple[float, float]]:
         """ms of eager and of the compiled step by line; the last line is what no event accounts for."""
-        sums = {line: [0.0, 0.0] for line in LINES}
-        for side, events in enumerate((self.eager, self.compiled)):
+        sums, sides = {line: [0.0, 0.0] for line in LINES}, (self.eager, self.compiled)
+        for side, events in enumerate(sides):
             for name, ms in events.items():
                 if name != STEP:
                     sums[self._line(name)][side] += ms
-        accounted = [sum(both[side] for both in sums.values()) for side in (0, 1)]
-        steps = [self.eager.get(STEP, 0.0), self.compiled.get(STEP, 0.0)]
-        left = steps[0] - accounted[0], steps[1] - accounted[1]
-        return {**{line: (both[0], both[1]) for line, both in sums.items()}, REST: left}
+        known = [sum(both[side] for both in sums.values()) for side in (0, 1)]
+        sums[REST] = [events.get(STEP, 0.0) - ms for events, ms in zip(sides, known, strict=True)]
+        return {line: (eager, compiled) for line, (eager, compiled) in sums.items()}
 
     def _line(self, name: str) -> str:
         if GENERATED.match(name):
@@ -126,6 +131,5 @@ class Looked:
 
 
 def _events(record: Record, name: str) -> dict[str, float]:
-    text = record.metrics.get(name)
-    values = json.loads(text) if isinstance(text, str) else {}
+    values = json.loads(str(record.metrics.get(name) or "{}"))
     return {str(key): float(ms) for key, ms in values.items()}

@@ -9,7 +9,7 @@ from runner.analysis.digits import ms_text
 from runner.reports.pages.templates import template
 from runner.reports.parts.pictures import new_figure, plain_style, png
 from runner.runs.why.explain import Why
-from runner.runs.why.words import SMALL_MS, overview, parts
+from runner.runs.why.words import BALANCE, overview, parts
 
 SIDES = (("eager", "#6E7781"), ("compiled", "#0072B2"))
 WIDTH_IN, LINE_IN = 8.0, 0.42
@@ -18,8 +18,10 @@ WIDTH_IN, LINE_IN = 8.0, 0.42
 def page(whys: Sequence[Why], pictures: Mapping[str, bytes]) -> bytes:
     """The page. ``pictures``: the balance of each job by its key; a job without a balance has none."""
     text = template("why.html.j2").render(
-        overview=overview(whys),
-        models=[(why.title, why.plain.record.job.key, tuple(parts(why))) for why in whys],
+        sections=[
+            ("All models, by cause", "", (overview(whys),)),
+            *((why.title, why.plain.record.job.key, tuple(parts(why))) for why in whys),
+        ],
         pictures={key: base64.b64encode(picture).decode() for key, picture in pictures.items()},
     )
     return text.encode()
@@ -27,8 +29,7 @@ def page(whys: Sequence[Why], pictures: Mapping[str, bytes]) -> bytes:
 
 def balance_png(why: Why) -> bytes | None:
     """Two bars for each line of the balance sheet: ms of eager's step and of the compiled step."""
-    lines = [(line, both) for line, both in why.balance.items() if max(map(abs, both)) >= SMALL_MS]
-    if not lines:
+    if not (lines := BALANCE.rows(why)[:-1]):
         return None
     with plain_style():
         figure = new_figure(WIDTH_IN, 0.8 + LINE_IN * len(lines))

@@ -1,36 +1,40 @@
-"""The explanation as text: one screen, why.md and why.json."""
+"""The explanation as sentences and tables, in the order of ``VIEWS``: one screen, why.md and why.json."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from runner.analysis.digits import estimate_text, ms_text, seconds_text, significant
+from runner.analysis.columns import JSON as LISTED
+from runner.analysis.columns import Column, text_column, values
+from runner.analysis.digits import estimate_text, ms_text, significant
 from runner.analysis.estimate import Estimate, Verdict
-from runner.reports.markdown import escape, list_block, table_block
-from runner.reports.parts.grid import Table, grid_of, optional, text_for
+from runner.analysis.results import Finding, Ratio
+from runner.reports.console import Writer
+from runner.reports.markdown import escape, table_block, view_blocks
+from runner.reports.parts.blocks import fitted, text
+from runner.reports.parts.grid import Table
 from runner.reports.parts.pictures import shorten
-from runner.runs.why.explain import Attempt, Ends, Stage, Tested, Why, gain
-from runner.runs.why.looked import REST
+from runner.reports.parts.view import TABLES, Lists, View
+from runner.runs.why.explain import Attempt, Ends, Tested, Why, gain
+from runner.runs.why.looked import REST, Kernel
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-VERSION = 1  # of why.json
+T = TypeVar("T")
+Both = tuple[str, tuple[float, float]]
+"""A line of the balance sheet: ms of eager's step and of the compiled step."""
+
+# History of why.json:
+#   1  2026-11  first version
+#   2  2026-11  a missing value of a row has no name; a stage has ``forward_ms``, not ``halves_ms``
+VERSION = 2
 UNACCOUNTED = 0.1  # of a step
-ENDLESS = 1 << 20  # bytes of a table of why.md
+ENDLESS = 1 << 20  # bytes of why.md
 SHOWN_KERNELS, NAME_WIDTH = 5, 26
 SMALL_MS = 0.005  # lines of the balance sheet below it are left out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A title with lines, or with a table."""
-
-    title: str
-    lines: tuple[str, ...] = ()
-    table: Table | None = None
 
 
 def verdict_text(why: Why) -> str:
@@ -52,7 +56,7 @@ def cause_lines(why: Why) -> tuple[str, ...]:
         if why.plain.verdict not in (Verdict.FASTER, Verdict.SAME):
             return ("Whether the candidate is slower than eager is open, so no loss is explained.",)
         return ("The candidate is not slower than eager beyond noise, so there is no loss to explain.",)
-    ordered = sorted(why.causes, key=lambda cause: cause.state.value)
+    ordered = sorted(why.causes, key=lambda cause: cause.state)
     named = tuple(map(_cause_line, (*ordered, *([why.together] if why.together else ()))))
     why_not = "no tested setting is faster than the plain candidate beyond the noise threshold"
     if not why.attempts:
@@ -69,7 +73,7 @@ def cause_lines(why: Why) -> tuple[str, ...]:
 
 def _cause_line(tested: Tested) -> str:
     proposal, share = tested.proposal, tested.share
-    sentences = [f"{tested.state.value.capitalize()}: {proposal.cause}.", proposal.sentence]
+    sentences = [f"{tested.state.capitalize()}: {proposal.cause}.", proposal.sentence]
     if tested.attempt is not None:
         estimate = estimate_text(tested.attempt.comparison.estimate)
         gone = f", {_share_text(share)} of the loss gone" if share else ""
@@ -83,24 +87,6 @@ def _cause_line(tested: Tested) -> str:
 
 def _share_text(share: Ends) -> str:
     return "{:.0%} [{:.0%}, {:.0%}]".format(*share)
-
-
-def parts(why: Why) -> Iterator[Part]:
-    """All parts of the screen, in its order."""
-    yield Part(title=why.title, lines=(verdict_text(why),))
-    yield Part(title="Cause", lines=cause_lines(why))
-    if why.balance:
-        title = "Balance of one step, in ms, under the profiler"
-        yield Part(title=title, lines=unaccounted(why), table=balance_table(why))
-    if why.kernels:
-        yield Part(title="Generated kernels that take longest", table=kernels_table(why))
-    yield Part(title="Stages, for orientation", table=stages_table(why.stages))
-    if lines := call_lines(why):
-        yield Part(title="The cost of a call", lines=lines, table=call_table(why) if why.call else None)
-    if why.attempts:
-        yield Part(title="What to try", table=attempts_table(why.attempts))
-    checks = [f"Other causes are excluded: {', '.join(why.excluded)}."]
-    yield Part(title="What it is not", lines=(*checks, *(f"Not excluded: {words}." for words in why.shown)))
 
 
 def overview(whys: Sequence[Why]) -> Table:
@@ -120,61 +106,47 @@ def _overview_row(why: Why) -> tuple[str, ...]:
     """The cause with the largest share; all causes that act, where they were tested together."""
     verdict = why.plain.verdict.value if why.plain.verdict else ""
     first = (why.title, f"{estimate_text(why.plain.estimate)}, {verdict}")
-    if not why.lost:
-        return (*first, "no loss", *[""] * 5)
-    ordered = sorted(why.causes, key=lambda c: (c.state.value, -c.share.value if c.share else 0.0))
+    ordered = sorted(why.causes, key=lambda c: (c.state, -c.share.value if c.share else 0.0))
     if why.together is not None and why.together.share is not None:
         ordered = [why.together]
-    if not ordered:
-        return (*first, "not explained", *[""] * 5)
+    if not (why.lost and ordered):
+        return (*first, "not explained" if why.lost else "no loss", *[""] * 5)
     tested, attempt = ordered[0], ordered[0].attempt
-    share = _share_text(tested.share) if tested.share else ""
-    named = (*first, tested.proposal.cause, tested.state.value, share)
+    named = (*first, tested.proposal.cause, tested.state, _share_text(tested.share) if tested.share else "")
     if attempt is None:
         return (*named, "", "", "")
-    with_it = estimate_text(attempt.comparison.estimate), attempt.comparison.status.value
-    return (*named, attempt.setting, *with_it)
+    with_it = attempt.comparison
+    return (*named, attempt.setting, estimate_text(with_it.estimate), with_it.status.value)
 
 
-def balance_table(why: Why) -> Table:
-    total = tuple(sum(both[side] for both in why.balance.values()) for side in (0, 1))
-    lines = [(line, both) for line, both in why.balance.items() if max(map(abs, both)) >= SMALL_MS]
-    rows = tuple(
-        (line, ms_text(eager), ms_text(compiled), _signed(compiled - eager))
-        for line, (eager, compiled) in (*lines, ("step", total))
-    )
-    return Table(header=("", "eager", "compiled", "change"), rows=rows, numbers=(False, True, True, True))
+# -- tables --------------------------------------------------------------------------
 
 
-def _signed(ms: float) -> str:
+def _ratio(name: str, header: str, of: Callable[[T], Estimate | None]) -> Column[T]:
+    """A ratio with its interval: a text in tables, a list in why.json."""
+    return Column(name, LISTED, lambda row: _ends(of(row)), header, lambda row: estimate_text(of(row)))
+
+
+def _ends(estimate: Estimate | None) -> list[float | None] | None:
+    return None if estimate is None else [estimate.factor, estimate.low, estimate.high]
+
+
+def _steps(why: Why) -> tuple[float, float]:
+    eager, compiled = (sum(both[side] for both in why.balance.values()) for side in (0, 1))
+    return eager, compiled
+
+
+def _change(row: Both) -> str:
+    ms = row[1][1] - row[1][0]
     return f"{'-' if ms < 0 else '+'}{ms_text(abs(ms))}"
 
 
 def unaccounted(why: Why) -> tuple[str, ...]:
     """A sentence where the balance lacks more of a step than ``UNACCOUNTED``."""
-    steps = [sum(both[side] for both in why.balance.values()) for side in (0, 1)]
-    shares = [rest / step if step else 0.0 for rest, step in zip(why.balance[REST], steps, strict=True)]
+    shares = [rest / step if step else 0.0 for rest, step in zip(why.balance[REST], _steps(why), strict=True)]
     if max(map(abs, shares)) <= UNACCOUNTED:
         return ()
     return (f"Not accounted: {shares[0]:.0%} of eager's step, {shares[1]:.0%} of the compiled step.",)
-
-
-def kernels_table(why: Why) -> Table:
-    rows = tuple(
-        (shorten(name, NAME_WIDTH), ms_text(ms), signs, shorten(lines, NAME_WIDTH))
-        for name, ms, signs, lines in why.kernels[:SHOWN_KERNELS]
-    )
-    return Table(header=("kernel", "ms", "signs", "the model's lines"), rows=rows)
-
-
-def stages_table(stages: Sequence[Stage]) -> Table:
-    rows = [(stage.name, stage.over, estimate_text(stage.estimate)) for stage in stages]
-    halves = [tuple(ms_text(ms) for ms in stage.halves_ms or ()) for stage in stages]
-    header = ("stage", "over", "speedup [95 %]")
-    if not stages or not all(halves):
-        return Table(header=header, rows=tuple(rows))
-    both = tuple((*row, *more) for row, more in zip(rows, halves, strict=True))
-    return Table(header=(*header, "forward ms", "backward ms"), rows=both)
 
 
 def call_lines(why: Why) -> tuple[str, ...]:
@@ -184,60 +156,134 @@ def call_lines(why: Why) -> tuple[str, ...]:
     return (f"{count:g} guards; {significant(us, 3)} us a step when only they run, in a loop.",)
 
 
-def call_table(why: Why) -> Table:
+def _of_call(why: Why) -> Iterator[Column[tuple[str, Ends]]]:
     step_us = (why.plain.candidate_ms or 0.0) * 1e3
-    rows = tuple(
-        (
-            name,
-            "{} [{}, {}]".format(*(significant(end, 3) for end in us)),
-            f"{us.value / step_us:.2%}" if step_us else "",
-        )
-        for name, us in why.call.items()
-    )
-    return Table(header=("", "us a step [95 %]", "of the step"), rows=rows)
+    yield text_column("part", lambda row: row[0])
+    span = "{} [{}, {}]".format
+    yield text_column("us a step [95 %]", lambda row: span(*(significant(end, 3) for end in row[1])))
+    yield text_column("of the step", lambda row: f"{row[1].value / step_us:.2%}" if step_us else "")
 
 
-def attempts_table(attempts: Sequence[Attempt]) -> Table:
-    """The largest effect first."""
-    ordered = sorted(attempts, key=gain, reverse=True)
-    rows = tuple(
-        (
-            attempt.setting,
-            estimate_text(attempt.over_plain.estimate if attempt.over_plain else None),
-            estimate_text(attempt.comparison.estimate),
-            attempt.comparison.status.value,
-            optional(attempt.comparison.compile_s, seconds_text),
-            "yes" if attempt.helps else "no",
-        )
-        for attempt in ordered
-    )
-    return Table(header=("setting", "over plain", "over eager", "parity", "compile s", "helps"), rows=rows)
+def _lines(name: str, title: str, lines: Callable[[Why], tuple[str, ...]]) -> Lists[Why]:
+    return Lists(name, title, lambda why: [Finding(title="", cases=own)] if (own := lines(why)) else [])
+
+
+def _checks(why: Why) -> tuple[str, ...]:
+    excluded = f"Other causes are excluded: {', '.join(why.excluded)}."
+    return (excluded, *(f"Not excluded: {words}." for words in why.shown))
+
+
+BALANCE: View[Why, Both] = View(
+    name="balance",
+    title="Balance of one step, in ms, under the profiler",
+    rows=lambda why: [
+        *(row for row in why.balance.items() if max(map(abs, row[1])) >= SMALL_MS),
+        *([("step", _steps(why))] if why.balance else ()),
+    ],
+    columns=lambda _: (
+        text_column("line", lambda row: row[0]),
+        Column("", "ms", lambda row: row[1][0], "eager"),
+        Column("", "ms", lambda row: row[1][1], "compiled"),
+        Column("", "ms", "", "change", _change),
+    ),
+    notes=lambda why, rows: unaccounted(why) if rows else (),
+    outlets=TABLES,
+)
+KERNELS: View[Why, Kernel] = View(
+    name="kernels",
+    rows=lambda why: why.kernels,
+    columns=lambda _: (
+        Column("name", "text", lambda row: row[0], "kernel", lambda row: shorten(row[0], NAME_WIDTH)),
+        Column("ms", "ms", lambda row: row[1], "ms"),
+        Column("signs", "text", lambda row: row[2], "signs", lambda row: row[2]),
+        Column(
+            "lines", "text", lambda row: row[3], "the model's lines", lambda row: shorten(row[3], NAME_WIDTH)
+        ),
+    ),
+    parts=lambda why: [("Generated kernels that take longest", why.kernels[:SHOWN_KERNELS])],
+)
+STAGES: View[Why, Ratio] = View(
+    name="stages",
+    title="Stages, for orientation",
+    rows=lambda why: why.stages,
+    columns=lambda _: (
+        Column("stage", "text", "record.candidate", "stage"),
+        Column("over", "text", lambda stage: stage.other.candidate if stage.other else "eager", "over"),
+        _ratio("speedup", "speedup [95 %]", lambda stage: stage.estimate),
+        Column("forward_ms", "ms", "record.metrics.candidate_forward_ms", "forward ms"),
+        Column("backward_ms", "ms", "record.metrics.candidate_backward_ms", "backward ms"),
+    ),
+)
+CALL: View[Why, tuple[str, Ends]] = View(
+    name="call_parts",
+    rows=lambda why: [*why.call.items()] if call_lines(why) else [],
+    columns=_of_call,
+    outlets=TABLES,
+)
+TRIED: View[Why, Attempt] = View(
+    name="tried",
+    title="What to try",
+    rows=lambda why: sorted(why.attempts, key=gain, reverse=True),  # the largest effect first
+    columns=lambda _: (
+        Column("setting", "text", "setting", "setting"),
+        _ratio("over_plain", "over plain", lambda tried: tried.over_plain and tried.over_plain.estimate),
+        _ratio("over_eager", "over eager", lambda tried: tried.comparison.estimate),
+        Column("status", "text", "comparison.status", "parity"),
+        Column("compile_s", "s", "comparison.compile_s", "compile s"),
+        Column("helps", "truth", "helps", "helps"),
+    ),
+)
+CAUSES: View[Sequence[Tested], Tested] = View(
+    name="causes",
+    rows=lambda causes: causes,
+    columns=lambda _: (
+        *values("text", "cause", "sentence", "evidence", of="proposal."),
+        *(*values("text", "state"), *values("text", "setting", of="attempt."), *values(LISTED, "share")),
+    ),
+)
+VIEWS: tuple[View[Why, Any] | Lists[Why], ...] = (
+    _lines("verdict", "", lambda why: (verdict_text(why),)),
+    _lines("causes", "Cause", cause_lines),
+    BALANCE,
+    KERNELS,
+    STAGES,
+    _lines("call", "The cost of a call", call_lines),
+    CALL,
+    TRIED,
+    _lines("excluded", "What it is not", _checks),
+)
+
+# -- outlets -------------------------------------------------------------------------
+
+
+def parts(why: Why) -> Iterator[Table | Finding]:
+    """The tables and lists of the screen; the first has the name of the job."""
+    for view in VIEWS:
+        if isinstance(view, View):
+            yield from view.tables(why)
+        else:
+            yield from (replace(own, title=view.title or why.title) for own in view.lists(why))
 
 
 def show(why: Why, console: Console) -> None:
+    writer = Writer(console, "why.md")
     for part in parts(why):
-        console.print()
-        console.print(text_for(console, part.title, "bold"))
-        for line in part.lines:
-            console.print(text_for(console, f"  {line}"))
-        if part.table is not None:
-            console.print(grid_of(console, part.table, lambda *_: ""))
+        if isinstance(part, Table):
+            writer.table(part)
+        else:
+            writer.lists([part], len(part.cases))
 
 
 def markdown(whys: Sequence[Why]) -> str:
-    """why.md: all models in one table, by cause; then the same parts for each."""
-    blocks = [overview_text(whys)] if len(whys) > 1 else []
-    for part in (part for why in whys for part in parts(why)):
-        blocks.append(f"{'##' if part.title in [why.title for why in whys] else '###'} {escape(part.title)}")
-        if part.lines:
-            blocks.append(list_block(part.lines).within(ENDLESS))
-        if part.table is not None:
-            blocks.append(table_block(part.table).within(ENDLESS))
-    return "\n\n".join(blocks) + "\n"
+    """why.md: all models in one table, by cause; then the views of each."""
+    blocks = [table_block(overview(whys))] if len(whys) > 1 else []
+    for why in whys:
+        blocks += [text(f"# {escape(why.title)}"), *(b for view in VIEWS for b in view_blocks(view, why))]
+    return fitted(blocks, ENDLESS)
 
 
 def as_json(whys: Sequence[Why]) -> dict[str, Any]:
-    """why.json: for programs. Ratios are not rounded; a missing number is null."""
+    """why.json: for programs. Ratios are not rounded."""
     return {"version": VERSION, "explanations": [_explanation(why) for why in whys]}
 
 
@@ -248,43 +294,13 @@ def _explanation(why: Why) -> dict[str, Any]:
         "verdict": why.plain.verdict.value if why.plain.verdict else None,
         "speedup": _ends(why.plain.estimate),
         "baseline_ms": why.plain.baseline_ms,
-        "causes": [_cause(tested) for tested in why.causes],
-        "together": _cause(why.together) if why.together else None,
-        "stages": [
-            {"stage": s.name, "over": s.over, "speedup": _ends(s.estimate), "halves_ms": s.halves_ms}
-            for s in why.stages
-        ],
+        "causes": CAUSES.data(why.causes),
+        "together": next(iter(CAUSES.data([why.together] if why.together else [])), None),
         "guards": why.plain.number("guards"),
         "guard_check_us": why.plain.number("guard_check_us"),
-        "call_us": {name: list(us) for name, us in why.call.items()},
-        "tried": [
-            {
-                "setting": attempt.setting,
-                "over_plain": _ends(attempt.over_plain.estimate) if attempt.over_plain else None,
-                "over_eager": _ends(attempt.comparison.estimate),
-                "status": attempt.comparison.status.value,
-                "compile_s": attempt.comparison.compile_s,
-                "helps": attempt.helps,
-            }
-            for attempt in why.attempts
-        ],
-        "excluded": list(why.excluded),
-        "not_excluded": list(why.shown),
-        "kernels": [{"name": n, "ms": ms, "signs": s, "lines": lines} for n, ms, s, lines in why.kernels],
+        "call_us": why.call,
+        "excluded": why.excluded,
+        "not_excluded": why.shown,
         "balance_ms": {line: {"eager": e, "compiled": c} for line, (e, c) in why.balance.items()},
+        **{view.name: view.data(why) for view in (KERNELS, STAGES, TRIED)},
     }
-
-
-def _cause(tested: Tested) -> dict[str, Any]:
-    return {
-        "cause": tested.proposal.cause,
-        "state": tested.state.value,
-        "sentence": tested.proposal.sentence,
-        "evidence": tested.proposal.evidence,
-        "setting": tested.attempt.setting if tested.attempt else None,
-        "share": list(tested.share) if tested.share else None,
-    }
-
-
-def _ends(estimate: Estimate | None) -> list[float | None]:
-    return [None] * 3 if estimate is None else [estimate.factor, estimate.low, estimate.high]
