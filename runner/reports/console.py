@@ -48,7 +48,7 @@ def print_report(
             for table in view.tables(summary, short=True):
                 writer.table(table)
     for view in VIEWS:
-        if isinstance(view, Lists) and (view.name == EXPLAINED or (full and view.data)):
+        if isinstance(view, Lists) and CONSOLE in view.outlets and (full or view.name == EXPLAINED):
             writer.lists([*view.lists(summary)], SHOWN_LINES if view.name == EXPLAINED else SHOWN_CASES)
 
 

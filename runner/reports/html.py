@@ -11,26 +11,22 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import quote
 
-from runner.analysis.estimate import Verdict
-from runner.analysis.results import CONTROL, REFERENCE, Comparison, Summary
+from runner.analysis.results import Comparison, Summary
 from runner.analysis.texts import coarse_note
 from runner.reports.lines_plot import svgs
-from runner.reports.pages.overview import ALWAYS_SHOWN, KINDS, candidates, counts, first_results, title
+from runner.reports.pages.overview import counts, title, verdicts
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import identities, table_data
 from runner.reports.pages.templates import source, template
-from runner.reports.parts.averages import AVERAGES, averages, averages_note
+from runner.reports.parts.averages import AVERAGES, averages
 from runner.reports.parts.curves import CURVES
-from runner.reports.parts.grid import Table
-from runner.reports.parts.ratios import CANDIDATES, COMPILED, ENVIRONMENTS, environment_note
 from runner.reports.parts.sections import environment_line, protocol_line
-from runner.reports.parts.start_up import START_UP
-from runner.reports.parts.view import View
+from runner.reports.parts.view import CONSOLE, HTML, Lists, View
+from runner.reports.views import RESULTS, VIEWS
 
 FORMATS = ("html",)
 FILE = "report.html"
@@ -41,7 +37,15 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     library, packed = _library()
     script = source("charts.js") + source("panel.js") + source("page.js")
     text = template("report.html.j2").render(
-        **_page(summary),
+        title=title(summary),
+        environment=environment_line(summary.environment),
+        protocol=protocol_line(summary.comparisons),
+        period=_period(summary.comparisons),
+        **verdicts(summary, identities(summary)),
+        views=[*_views(summary)],
+        of_results=RESULTS.name,
+        coarse_note=coarse_note(summary.comparisons),
+        shown_cases=SHOWN_CASES,
         script=script,
         script_digests=[_digest(script), _digest(library)],
         rows=table_data(summary),
@@ -83,88 +87,41 @@ def _first_comment(script: str) -> list[str]:
     return [text for line in comment.splitlines() if (text := line.strip("/* "))]
 
 
-# -- the part above the charts ---------------------------------------------------
+# -- the views -------------------------------------------------------------------
 
 
-def _page(summary: Summary) -> dict[str, Any]:
-    results = first_results(summary)
-    return {
-        "title": title(summary),
-        "environment": environment_line(summary.environment),
-        "protocol": protocol_line(summary.comparisons),
-        "period": _period(summary),
-        "results": [(result, _address(summary, result.comparison)) for result in results],
-        **_counts(summary),
-        "averages": AVERAGES.tables(summary),
-        "bars": [
-            counts(c for c in part.comparisons if c.compiler == group.compiler)
-            for part, group in averages(summary)
-        ],
-        "averages_note": averages_note(summary),
-        "coarse_note": coarse_note(summary.comparisons),
-        "warnings": summary.warnings,
-        "shown_cases": SHOWN_CASES,
-        "caveats": summary.caveats,
-        "curves": CURVES.tables(summary),
-        "curve_pictures": [base64.b64encode(data).decode() for data in svgs(summary)],
-        "environments": _tables(ENVIRONMENTS, summary),
-        "environments_note": environment_note(summary) if summary.of(REFERENCE) else "",
-        "processes": _tables((*COMPILED, *START_UP), summary),
-        "pairs": _tables(CANDIDATES, summary),
-        "facts": [
-            (name, str(value)) for name, value in summary.environment.items() if value not in (None, "")
-        ],
-    }
+def _views(summary: Summary) -> Iterator[dict[str, Any]]:
+    """Tables or lists of each view. The page has charts and an interactive table instead of the results'."""
+    for view in VIEWS:
+        if HTML in view.outlets:
+            tables = view.tables(summary) if isinstance(view, View) and view is not RESULTS else ()
+            yield {
+                "name": view.name,
+                "title": view.title,
+                "lists": [*view.lists(summary)] if isinstance(view, Lists) else (),
+                "tables": tables,
+                "folded": CONSOLE not in view.outlets,
+                "notes": [*dict.fromkeys(note for table in tables for note in table.notes)],
+                "bars": _bars(summary) if view is AVERAGES else (),
+                "pictures": _curves(summary) if view is CURVES else (),
+            }
 
 
-def _tables(views: Iterable[View[Summary, Any]], summary: Summary) -> list[Table]:
-    return [table for view in views for table in view.tables(summary)]
+def _bars(summary: Summary) -> list[dict[str, int]]:
+    """Beside each average, the verdicts of its models."""
+    return [
+        counts(c for c in row.part.comparisons if c.compiler == row.group.compiler)
+        for row in averages(summary)
+    ]
 
 
-def _address(summary: Summary, comparison: Comparison) -> str:
-    """The link that opens the panel of the comparison."""
-    place = next(place for place, other in enumerate(summary.comparisons) if other is comparison)
-    return f"#case={quote(identities(summary)[place], safe='')}"
+def _curves(summary: Summary) -> list[str]:
+    return [base64.b64encode(data).decode() for data in svgs(summary)]
 
 
-def _counts(summary: Summary) -> dict[str, Any]:
-    comparisons = candidates(summary)
-    controls = [c for c in summary.comparisons if c.compiler == CONTROL]
-    number = dict(counts(comparisons))
-    checked = [c for c in comparisons if c.record.status.counted and c.record.job.protocol.accuracy]
-    return {
-        "tiles": [(name, number.get(name, 0)) for name in KINDS if name in number or name in ALWAYS_SHOWN],
-        "meanings": _meanings(number),
-        "passed": sum(c.record.status.passed for c in checked),
-        "total": len(checked),
-        "controls": _controls(controls),
-        "only_controls": bool(controls) and comparisons[0].compiler == CONTROL,
-    }
-
-
-def _meanings(names: Iterable[str]) -> list[tuple[str, str]]:
-    """(the kinds that have this meaning, the meaning)"""
-    names_of: dict[str, list[str]] = {}
-    for name in names:
-        names_of.setdefault(KINDS[name], []).append(name)
-    return [(" and ".join(together), meaning) for meaning, together in names_of.items()]
-
-
-def _period(summary: Summary) -> str:
+def _period(comparisons: Sequence[Comparison]) -> str:
     """The first start and the last end of the measurements, to the minute."""
-    begun = min((c.record.started for c in summary.comparisons if c.record.started), default="")
-    ended = max((c.record.ended for c in summary.comparisons), default="")
+    begun = min((c.record.started for c in comparisons if c.record.started), default="")
+    ended = max((c.record.ended for c in comparisons), default="")
     times = " to ".join(text[:16].replace("T", " ") for text in (begun, ended))
     return f"{times} UTC" if begun and ended else ""
-
-
-def _controls(controls: list[Comparison]) -> str:
-    """One sentence on the A/A controls; empty without them."""
-    timed = [c for c in controls if c.verdict is not None]
-    if not timed:
-        return ""
-    moved = sum(c.verdict in (Verdict.FASTER, Verdict.SLOWER) for c in timed)
-    expected = " Expected: in none." if moved else ""
-    return (
-        f"A/A control: eager differed from itself in {moved or 'none'} of {len(timed)} comparisons.{expected}"
-    )

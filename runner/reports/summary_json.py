@@ -37,9 +37,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
 def written(content: dict[str, Any], views: Sequence[View[S, Any] | Lists[S]], subject: S) -> str:
     """The content, then the rows of each view by its name."""
     for view in views:
-        if isinstance(view, View) and JSON not in view.outlets:
-            continue
-        if view.data is not None:
+        if JSON in view.outlets and view.data is not None:
             content[view.name] = view.data(subject)
     lines = (f" {json.dumps(name)}: {_lines(value)}" for name, value in content.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -23,7 +23,7 @@ from runner.reports.parts.sections import (
     top_models,
 )
 from runner.reports.parts.start_up import START_UP
-from runner.reports.parts.view import MARKDOWN, Lists, View
+from runner.reports.parts.view import CONSOLE, HTML, MARKDOWN, Lists, View
 
 Fact = tuple[str, str]
 EXPLAINED = "explanations"  # lists that a console always has: only --explain and the like make them
@@ -96,7 +96,7 @@ FACTS: View[Summary, Fact] = View(
     title="Every fact that the workers reported",
     rows=lambda summary: [(k, "" if v is None else str(v)) for k, v in sorted(summary.environment.items())],
     columns=lambda _: (text_column("fact", lambda fact: fact[0]), text_column("value", lambda fact: fact[1])),
-    outlets=(MARKDOWN,),
+    outlets=(MARKDOWN, HTML),
     folded=0,
 )
 VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
@@ -104,6 +104,7 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
         name="answers",
         title="Executive summary",
         lists=lambda summary: [Finding(title="", cases=closing_lines(summary))],
+        outlets=(MARKDOWN,),
     ),
     AVERAGES,
     *ENVIRONMENTS,
@@ -121,8 +122,8 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
         data=lambda summary: [*summary.caveats],
     ),
     RESULTS,
-    Lists(name=EXPLAINED, title="", lists=_explanations, folded=True),
-    Lists(name="commands", title="", lists=_commands, folded=True, code=True),
+    Lists(name=EXPLAINED, title="", lists=_explanations, folded=True, outlets=(CONSOLE, MARKDOWN)),
+    Lists(name="commands", title="", lists=_commands, folded=True, code=True, outlets=(MARKDOWN,)),
     *COMPILED,
     *START_UP,
     *CANDIDATES,

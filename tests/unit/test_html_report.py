@@ -11,17 +11,18 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.schema import Failure, Mode, Record, Status
+from runner.analysis.columns import Column, text_column
 from runner.analysis.derive import summarize
+from runner.analysis.results import Summary
 from runner.labels import plain
 from runner.reports import html, summary_json
 from runner.reports.pages import panels
-from runner.reports.parts.grid import Table
+from runner.reports.parts.view import MARKDOWN, View
 from tests.factories import (
     CANDIDATES,
     HOSTILE_NAMES,
@@ -173,7 +174,7 @@ def test_tiles_count_every_candidate_and_no_control(synthetic: Page) -> None:
 )
 def test_one_model_is_its_numbers_before_all_warnings(status: Status, says: str) -> None:
     report = page([make_record(make_job("mlp"), status=status, speedup=1.5)])
-    head, rest = report.text.split("All comparisons")[0].split("Before you use these numbers")
+    head, rest = report.text.split("All comparisons")[0].split("Notes\n")
     assert "mlp, toys\n" in head
     assert "mlp, training, float32, cpu, inductor" in head
     assert ("1.50x [" if status.passed else status.value) in head
@@ -200,18 +201,20 @@ def test_warnings_and_caveats_are_on_the_page(synthetic: Page) -> None:
         assert plain(text).replace("+-", "\N{PLUS-MINUS SIGN}") in synthetic.text
 
 
-def test_tables_of_environments_are_on_the_page_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_with_this_outlet_is_on_the_page_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     attack = "<script>alert(1)</script>"
-    rows = ((attack, "1.5"), ("", "2.5"))
-    table = Table(title=f"against {attack}", header=("model", "ms"), numbers=(False, True), rows=rows)
-    summary = summarize(accuracy_run())
-    assert "Differences between" not in Page(html.render(summary)["report.html"]).text
-    monkeypatch.setattr(html, "ENVIRONMENTS", (SimpleNamespace(tables=lambda _: (table,)),))
-    report = Page(html.render(summary)["report.html"])
-    assert "Differences between environments" in report.text
-    assert f"against {attack}" in report.text
-    assert report.text.count(attack) == 2
-    assert ("td", {"class": "number"}) in report.elements
+    view: View[Summary, str] = View(
+        name="attacks",
+        title=f"against {attack}",
+        rows=lambda _: [attack, "none"],
+        columns=lambda _: (text_column("two\nlines", str), Column("size", "", len, "size")),
+        notes=lambda *_: [f"note {attack}"],
+    )
+    monkeypatch.setattr(html, "VIEWS", (view, replace(view, outlets=(MARKDOWN,))))
+    report = Page(html.render(summarize(accuracy_run()))["report.html"])
+    assert [report.text.count(f"{word}{attack}") for word in ("", "against ", "note ")] == [3, 1, 1]
+    assert "twolines" in report.text
+    assert report.elements.count(("td", {"class": "number"})) == 2
 
 
 def test_samples_keep_their_order_and_four_digits() -> None:

@@ -11,84 +11,75 @@ from typing import Any
 
 from harness.schema import Scalar
 from runner.analysis.columns import Column, columns
-from runner.analysis.digits import significant, with_unit
+from runner.analysis.digits import with_unit
 from runner.analysis.results import Comparison
 from runner.labels import plain
 from runner.reports.parts.grid import plain_lines
 
-OF_SPEEDUP = ("speedup", "ci_low", "ci_high")
 UNIT_IN_NAME = re.compile(r"_((t?flop|bytes|gb|tokens)_per_s|per_s|bytes|gb|mhz|ms|s)$")
-
 Facts = list[tuple[str, str]]
 
 
 def of_group(comparison: Comparison, *groups: str) -> Facts:
     """The columns of these groups that have a value."""
-    facts: Facts = []
-    for column in _columns(groups):
-        if (value := column.value(comparison)) is not None:
-            facts.append(_named(column.name, value, column.unit, column.digits))
-    return facts
+    told = ((column, column.value(comparison)) for column in _columns(groups))
+    return [
+        # a factor of the table has its interval
+        (column.header.replace("\n", " "), column.cell(comparison))
+        if column.header and column.unit == "ratio"
+        else _named(column.name, value, column.unit, column.digits)
+        for column, value in told
+        if value is not None
+    ]
 
 
 @cache
 def _columns(groups: tuple[str, ...]) -> tuple[Column[Comparison], ...]:
-    """Without the speedup, which is a fact of its own, with its interval."""
-    return tuple(c for c in columns().values() if c.group in groups and c.name not in OF_SPEEDUP)
+    return tuple(column for column in columns().values() if column.group in groups)
 
 
 def mapping(values: Mapping[str, Any]) -> Facts:
-    """Numbers and texts that no column declares."""
-    return [_named(name, value) for name, value in values.items() if value not in (None, "")]
-
-
-@lru_cache(maxsize=4096, typed=True)  # many values repeat; typed, because 1, 1.0 and True differ
-def _named(name: str, value: Scalar, unit: str = "", digits: int = 4) -> tuple[str, str]:
-    """The name as words, and the value with its unit, which the name may have in its end."""
-    if isinstance(value, (str, bool)) or not unit:
-        return words(name), scalar(value)
-    return words(UNIT_IN_NAME.sub("", name)), with_unit(value or 0.0, unit, digits)
-
-
-def settings(holder: Any, *, all_of_them: bool) -> Facts:
-    """The fields of a dataclass that have a value: all, or only those that differ from the default."""
+    """Values that no column declares, as the user typed them. Those in seconds have their unit."""
     facts: Facts = []
-    for field in fields(holder):
-        value = getattr(holder, field.name)
-        if value in (None, "", (), {}) or (value == field.default and not all_of_them):
-            continue
-        seconds = isinstance(value, (int, float)) and field.name.endswith("_s")
-        name, unit = (field.name.removesuffix("_s"), " s") if seconds else (field.name, "")
-        facts.append((words(name), f"{_setting(value)}{unit}"))
+    for name, value in values.items():
+        seconds = name.endswith("_s") and isinstance(value, (int, float))
+        if value not in (None, "", (), {}):
+            facts.append(
+                (words(name[:-2]), f"{scalar(value)} s") if seconds else (words(name), scalar(value))
+            )
     return facts
 
 
-def _setting(value: object) -> str:
-    """A setting as the user typed it, without added digits or separators."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(value, dict):
-        return plain(", ".join(f"{name}={part}" for name, part in value.items()))
-    return scalar(value)
+def settings(holder: Any, *, every: bool = False) -> Facts:
+    """The fields of a dataclass: ``every``, or those that no column has and that differ from the default."""
+    told = {
+        field.name: getattr(holder, field.name)
+        for field in fields(holder)
+        if every or (field.name not in columns() and getattr(holder, field.name) != field.default)
+    }
+    return mapping(told)
+
+
+@lru_cache(maxsize=4096, typed=True)  # many values repeat; typed, because 1, 1.0 and True differ
+def _named(name: str, value: Scalar, unit: str, digits: int) -> tuple[str, str]:
+    """The name as words, and the value with its unit, which the name may have in its end."""
+    if unit and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return words(UNIT_IN_NAME.sub("", name)), with_unit(value, unit, digits)
+    return words(name), f"{value:,}" if type(value) is int else scalar(value)
 
 
 def scalar(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Enum):
-        return plain(str(value.value))
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**15 else str(value)
     if isinstance(value, float):
-        return significant(value, 4) if abs(value) >= 1e-3 or not value else f"{value:.3g}"
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={part}" for name, part in value.items())
     if isinstance(value, (tuple, list)):
-        return ", ".join(scalar(item) for item in value)
-    return plain_lines(str(value))
+        return ", ".join(map(scalar, value))
+    return plain_lines(str(value.value if isinstance(value, Enum) else value))
 
 
-@lru_cache(maxsize=4096)
 def words(name: str) -> str:
     """``compile_cache_hits`` as words; names of environment variables stay unchanged."""
-    return plain(name) if name.startswith("env.") else plain(name.replace("_", " "))
+    return plain(name if name.startswith("env.") else name.replace("_", " "))

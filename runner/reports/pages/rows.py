@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from harness.schema import Scalar
-from runner.analysis.columns import columns as all_columns
+from runner.analysis.columns import Column, columns
 from runner.analysis.digits import MISSING
 from runner.analysis.estimate import Estimate
 from runner.analysis.results import Comparison, Summary
@@ -21,24 +20,9 @@ from runner.reports.parts.grid import Number
 from runner.reports.parts.sections import environment_line
 
 ENDLESS = sys.float_info.max  # stands for infinity, which JSON lacks; sorts after all numbers
-
-HEADERS = MappingProxyType({"compiler": "compiler", "status": "status"})
 LEFT_OUT = ("parameters", "input_shapes", "p_value", "worst_error")  # shown in the panel of the case
-ON_A_PHONE = ("model", "compiler", "speedup", "verdict")
-FACET_COLUMNS = ("suite", "precision", "mode", "device")  # shown if the run has several values
-
-
-Facets = dict[str, list[str]]
-"""The filters: the value of each comparison, by a name for the page and its address."""
-
-
-class PageColumn(NamedTuple):
-    """A column. ``values``: sort keys; without them, texts are the keys."""
-
-    key: str
-    header: str
-    texts: Sequence[str]
-    values: Sequence[Number] | None = None
+CONDITIONS = ("suite", "precision", "mode", "device")  # filters that are columns, too
+IF_THEY_DIFFER = (*CONDITIONS, "status")  # omitted if all rows have the same
 
 
 def identities(summary: Summary) -> tuple[str, ...]:
@@ -52,7 +36,8 @@ def identities(summary: Summary) -> tuple[str, ...]:
     return tuple(names)
 
 
-def facets(summary: Summary) -> Facets:
+def _facets(summary: Summary) -> tuple[Column[Comparison], ...]:
+    """The filters. Their names are in the page's address."""
     labels = summary.labels
     values: Mapping[str, Callable[[Comparison], str]] = {
         "suite": lambda c: labels[c.record.job.case.suite],
@@ -65,82 +50,64 @@ def facets(summary: Summary) -> Facets:
         "verdict": kind,
         "status": lambda c: c.record.status.value,
     }
-    return {key: [value(c) for c in summary.comparisons] for key, value in values.items()}
-
-
-def columns(summary: Summary, used: Facets) -> tuple[PageColumn, ...]:
-    """The table's columns, without empty columns and without conditions that have a single value."""
-    first, *others = (
-        PageColumn(
-            column.name,
-            HEADERS.get(column.name, column.header.replace("\n", " ")),
-            [column.cell(c) for c in summary.comparisons],
-            None if column.dtype == "string" else [_short(column.value(c)) for c in summary.comparisons],
-        )
-        for column in all_columns().values()
-        if column.header and column.name not in LEFT_OUT
-    )
-    conditions = (PageColumn(key, key, used[key]) for key in FACET_COLUMNS if len(set(used[key])) > 1)
-    return (first, *conditions, *(c for c in others if c.key in ON_A_PHONE or _says_something(c)))
-
-
-def _says_something(column: PageColumn) -> bool:
-    """Whether the column is shown: it is not empty, and it is not a status that all rows share."""
-    texts = set(column.texts)
-    return len(texts) > 1 or (texts != {MISSING} and column.key != "status")
+    return tuple(Column(name, "text", value, header=name, drop=1) for name, value in values.items())
 
 
 def table_data(summary: Summary) -> dict[str, Any]:
     """The data that the page reads when it opens: columns, facets with their values, rows, averages."""
-    used = facets(summary)
-    shown = columns(summary, used)
-    values = {key: list(dict.fromkeys(texts)) for key, texts in used.items()}
-    places = {key: {text: place for place, text in enumerate(texts)} for key, texts in values.items()}
-    thresholds = {c.record.job.protocol.noise_threshold for c in summary.comparisons}
+    rows, facets = summary.comparisons, _facets(summary)
+    model, *others = (c for c in columns().values() if c.header and c.name not in LEFT_OUT)
+    every = (model, *(facet for facet in facets if facet.name in CONDITIONS), *others)
+    texts = {column: [column.cell(row) for row in rows] for column in (*facets, *every)}
+    shown = [column for column in every if not column.drop or _says_something(column, {*texts[column]})]
+    values = {facet: [*dict.fromkeys(texts[facet])] for facet in facets}
+    places = {facet: {text: place for place, text in enumerate(values[facet])} for facet in facets}
+    thresholds = {c.record.job.protocol.noise_threshold for c in rows}
     return {
         "columns": [
             {
-                "key": c.key,
-                "header": c.header,
-                "number": c.values is not None,
-                "wide": c.key not in ON_A_PHONE,  # omitted on a phone
+                "key": column.name,
+                "header": column.header.replace("\n", " "),
+                "sorted": column.dtype != "string",  # by its values
+                "number": column.is_number,
+                "wide": column.drop > 0,  # omitted on a phone
             }
-            for c in shown
+            for column in shown
         ],
-        "facets": [{"key": key, "values": texts} for key, texts in values.items()],
+        "facets": [{"key": facet.name, "values": values[facet]} for facet in facets],
         "kinds": list(KINDS),
         "threshold": thresholds.pop() if len(thresholds) == 1 else None,
         "rows": [
             {
                 "id": name,
-                "facets": [places[key][texts[row]] for key, texts in used.items()],
-                "texts": [column.texts[row] for column in shown],
-                "values": [column.values[row] if column.values else None for column in shown],
-                "plot": [_short(x) for x in (*_ends(c.estimate), _compile_in_steps(c))],
+                "facets": [places[facet][texts[facet][place]] for facet in facets],
+                "texts": [texts[column][place] for column in shown],
+                "values": [None if c.dtype == "string" else short(c.value(row)) for c in shown],
+                "plot": [short(x) for x in (*_ends(row.estimate), _compile_in_steps(row))],
             }
-            for row, (name, c) in enumerate(zip(identities(summary), summary.comparisons, strict=True))
+            for place, (name, row) in enumerate(zip(identities(summary), rows, strict=True))
         ],
         "means": list(_means(summary)),
     }
 
 
+def _says_something(column: Column[Comparison], texts: set[str]) -> bool:
+    return len(texts) > 1 or (texts != {MISSING} and column.name not in IF_THEY_DIFFER)
+
+
 def _means(summary: Summary) -> Iterator[dict[str, Any]]:
     """The geometric means of the forest plot, with the facets that select them."""
-    labels = summary.labels
     for group in summary.groups:
+        suite, *others = group.place
         if (text := mean_text(group.mean)) != MISSING:
-            yield {
-                "facets": {
-                    "suite": labels[group.place.suite],
-                    "compiler": compiler_name(group.compiler),
-                    "precision": plain(group.place.dtype),
-                    "mode": group.place.mode,
-                    "device": plain(group.place.device),
-                },
-                "models": group.mean.models,
-                "text": text,
-                "plot": [_short(x) for x in _ends(group.mean.over)],
+            where = zip(("mode", "precision", "device"), map(plain, others), strict=True)
+            facets = {
+                "suite": summary.labels[suite],
+                "compiler": compiler_name(group.compiler),
+                **dict(where),
             }
+            plot = [short(x) for x in _ends(group.mean.over)]
+            yield {"facets": facets, "models": group.mean.models, "text": text, "plot": plot}
 
 
 def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
@@ -154,7 +121,7 @@ def _compile_in_steps(comparison: Comparison) -> float | None:
     return comparison.compilation_latency_s / (comparison.baseline_ms / 1e3)
 
 
-def _short(value: Scalar) -> Number:
+def short(value: Scalar) -> Number:
     """Six significant digits, which suffice for charts and sorting."""
     if value is None or isinstance(value, str | int):
         return None if isinstance(value, str) else value

@@ -15,8 +15,9 @@ T = TypeVar("T")
 Part = tuple[str, Sequence[T]]
 """The title and the rows of a table."""
 
-CONSOLE, MARKDOWN, JSON = "console", "md", "json"
-TABLES, EVERYWHERE, FILES = (CONSOLE, MARKDOWN), (CONSOLE, MARKDOWN, JSON), (MARKDOWN, JSON)
+CONSOLE, MARKDOWN, HTML, JSON = "console", "md", "html", "json"
+FILES = (MARKDOWN, HTML, JSON)
+EVERYWHERE = (CONSOLE, *FILES)
 OPEN_ROWS = 60  # report.md folds a longer table
 
 
@@ -73,3 +74,4 @@ class Lists(Generic[S]):
     data: Callable[[S], Any] | None = None
     code: bool = False
     folded: bool = False
+    outlets: tuple[str, ...] = EVERYWHERE

@@ -47,7 +47,7 @@
     const [key, direction] = state.sort.split(":");
     const place = column[key];
     if (place === undefined) return found;
-    const sign = direction === "desc" ? -1 : 1, numbers = data.columns[place].number;
+    const sign = direction === "desc" ? -1 : 1, numbers = data.columns[place].sorted;
     const of = (row) => (numbers ? row.values[place] : row.texts[place]);
     return [...found].sort((a, b) => {
       const [x, y] = [of(a), of(b)];
@@ -86,7 +86,7 @@
       button.addEventListener("click", () => {
         const [key, direction] = state.sort.split(":");
         // numbers start with the largest; the third click restores the order of the run
-        const turns = c.number ? ["desc", "asc", ""] : ["asc", "desc", ""];
+        const turns = c.sorted ? ["desc", "asc", ""] : ["asc", "desc", ""];
         const next = key === c.key ? turns[turns.indexOf(direction) + 1] : turns[0];
         change({ sort: next ? `${c.key}:${next}` : "" });
       });
@@ -94,7 +94,7 @@
     }
   }
 
-  const classes = (c) => [c.number && !c.key.endsWith("speedup") ? "number" : "", c.wide ? "wide" : ""].join(" ").trim();
+  const classes = (c) => [c.number ? "number" : "", c.wide ? "wide" : ""].join(" ").trim();
   const choose = (key, wanted) => { const { [key]: _, ...rest } = state.facets; change({ facets: wanted ? { ...rest, [key]: wanted } : rest }); };
 
   function showControls() {
