@@ -102,21 +102,11 @@ def _views(summary: Summary) -> Iterator[dict[str, Any]]:
                 "tables": tables,
                 "folded": CONSOLE not in view.outlets,
                 "notes": [*dict.fromkeys(note for table in tables for note in table.notes)],
-                "bars": _bars(summary) if view is AVERAGES else (),
-                "pictures": _curves(summary) if view is CURVES else (),
+                "bars": [counts(row.comparisons) for row in averages(summary)] if view is AVERAGES else (),
+                "pictures": [base64.b64encode(file).decode() for file in svgs(summary)]
+                if view is CURVES
+                else (),
             }
-
-
-def _bars(summary: Summary) -> list[dict[str, int]]:
-    """Beside each average, the verdicts of its models."""
-    return [
-        counts(c for c in row.part.comparisons if c.compiler == row.group.compiler)
-        for row in averages(summary)
-    ]
-
-
-def _curves(summary: Summary) -> list[str]:
-    return [base64.b64encode(data).decode() for data in svgs(summary)]
 
 
 def _period(comparisons: Sequence[Comparison]) -> str:

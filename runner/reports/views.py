@@ -23,7 +23,7 @@ from runner.reports.parts.sections import (
     top_models,
 )
 from runner.reports.parts.start_up import START_UP
-from runner.reports.parts.view import CONSOLE, HTML, MARKDOWN, Lists, View
+from runner.reports.parts.view import HTML, MARKDOWN, TABLES, Lists, View
 
 Fact = tuple[str, str]
 EXPLAINED = "explanations"  # lists that a console always has: only --explain and the like make them
@@ -122,7 +122,7 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
         data=lambda summary: [*summary.caveats],
     ),
     RESULTS,
-    Lists(name=EXPLAINED, title="", lists=_explanations, folded=True, outlets=(CONSOLE, MARKDOWN)),
+    Lists(name=EXPLAINED, title="", lists=_explanations, folded=True, outlets=TABLES),
     Lists(name="commands", title="", lists=_commands, folded=True, code=True, outlets=(MARKDOWN,)),
     *COMPILED,
     *START_UP,

@@ -203,18 +203,13 @@ def test_warnings_and_caveats_are_on_the_page(synthetic: Page) -> None:
 
 def test_a_view_with_this_outlet_is_on_the_page_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     attack = "<script>alert(1)</script>"
-    view: View[Summary, str] = View(
-        name="attacks",
-        title=f"against {attack}",
-        rows=lambda _: [attack, "none"],
-        columns=lambda _: (text_column("two\nlines", str), Column("size", "", len, "size")),
-        notes=lambda *_: [f"note {attack}"],
-    )
+    columns: tuple[Column[str], ...] = (text_column("two\nlines", str), Column("size", "", len, "size"))
+    about = ("attacks", lambda _: [attack, "none"], lambda _: columns, f"against {attack}")
+    view: View[Summary, str] = View(*about, notes=lambda *_: [f"note {attack}"])
     monkeypatch.setattr(html, "VIEWS", (view, replace(view, outlets=(MARKDOWN,))))
     report = Page(html.render(summarize(accuracy_run()))["report.html"])
     assert [report.text.count(f"{word}{attack}") for word in ("", "against ", "note ")] == [3, 1, 1]
-    assert "twolines" in report.text
-    assert report.elements.count(("td", {"class": "number"})) == 2
+    assert ("twolines" in report.text, report.elements.count(("td", {"class": "number"}))) == (True, 2)
 
 
 def test_samples_keep_their_order_and_four_digits() -> None:

@@ -36,6 +36,16 @@ OF_METRICS = MappingProxyType(
         "Generation": (GENERATION,),
     }
 )
+OF_ROOFLINE = MappingProxyType(
+    {
+        "flop_per_byte": "flop_per_byte",
+        "eager": "baseline_tflop_per_s",
+        "candidate": "candidate_tflop_per_s",
+        "roof": "roof_tflop_per_s",
+        "peak": "measured_peak_tflop_per_s",
+        "bandwidth": "measured_bandwidth_gb_per_s",
+    }
+)
 OF_TENSORS = ("call", "eager", "noisy", "candidate", "outcome")
 DIGITS = 5  # of the largest sample, in counts; finer than the clock's noise
 CHUNK = 250  # panels that are compressed together
@@ -132,21 +142,11 @@ def _parity(record: Record, tensors: Sequence[Figures]) -> dict[str, Any] | None
 
 def _roofline(comparison: Comparison) -> dict[str, Any] | None:
     """FLOP/byte of the step, TFLOP/s of both sides, and the two limits of the device; None if unknown."""
-    number = comparison.number
-    shares = [number(f"{side}share_of_roof") for side in SIDES]
-    limits = [number("measured_peak_tflop_per_s"), number("measured_bandwidth_gb_per_s")]
-    shown = {
-        "flop_per_byte": number("flop_per_byte"),
-        "eager": number("baseline_tflop_per_s") if shares[0] is not None else None,
-        "candidate": number("candidate_tflop_per_s"),
-        "roof": number("roof_tflop_per_s"),
-        "peak_flop_per_s": None if limits[0] is None else limits[0] * 1e12,
-        "bandwidth_bytes_per_s": None if limits[1] is None else limits[1] * 1e9,
-    }
+    shown = {key: short(comparison.number(name)) for key, name in OF_ROOFLINE.items()}
     if not comparison.n or shown["roof"] is None or shown["flop_per_byte"] is None:
         return None
-    words = [None if share is None else share_text(share) for share in shares]
-    return {**{name: short(value) for name, value in shown.items()}, "shares": words}
+    shares = (comparison.number(f"{side}share_of_roof") for side in SIDES)
+    return {**shown, "shares": [None if share is None else share_text(share) for share in shares]}
 
 
 def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:

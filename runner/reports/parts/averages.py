@@ -11,7 +11,7 @@ from harness.metrics import declared
 from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, steps_text, with_unit
 from runner.analysis.estimate import Mean
-from runner.analysis.results import GroupSummary, Summary
+from runner.analysis.results import Comparison, GroupSummary, Summary
 from runner.analysis.texts import compiler_name, failures_text, mean_parts, these_models_text
 from runner.reports.parts.sections import Section, sections
 from runner.reports.parts.view import View
@@ -24,6 +24,10 @@ class Average(NamedTuple):
 
     part: Section
     group: GroupSummary
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        return tuple(c for c in self.part.comparisons if c.compiler == self.group.compiler)
 
 
 def _every(summary: Summary) -> tuple[Average, ...]:
@@ -112,7 +116,7 @@ def _passrate(row: Average) -> str:
     if not group.checked:
         return MISSING
     interval = f"[{group.pass_low:.0%}, {group.pass_high:.0%}]"
-    why = failures_text(c for c in row.part.comparisons if c.compiler == group.compiler)
+    why = failures_text(row.comparisons)
     return f"{group.pass_share:.0%} {interval}, {group.passed}/{group.total}{why}"
 
 

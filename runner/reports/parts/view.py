@@ -16,7 +16,7 @@ Part = tuple[str, Sequence[T]]
 """The title and the rows of a table."""
 
 CONSOLE, MARKDOWN, HTML, JSON = "console", "md", "html", "json"
-FILES = (MARKDOWN, HTML, JSON)
+TABLES, FILES = (CONSOLE, MARKDOWN), (MARKDOWN, HTML, JSON)
 EVERYWHERE = (CONSOLE, *FILES)
 OPEN_ROWS = 60  # report.md folds a longer table
 

@@ -216,12 +216,12 @@ const charts = (() => {
     });
   }
 
-  // line: {flop_per_byte, eager, candidate: TFLOP/s or null, shares, peak_flop_per_s, bandwidth_bytes_per_s}
+  // line: {flop_per_byte, eager, candidate, roof, peak: TFLOP/s, bandwidth: GB/s, shares: of the roof, or null}
   function roofline(element, line, name) {
-    const peak = line.peak_flop_per_s / 1e12, slope = line.bandwidth_bytes_per_s / 1e12;
+    const peak = line.peak, slope = line.bandwidth / 1e3;
     const ridge = peak / slope, place = line.flop_per_byte;
     const ends = [Math.min(place, ridge) / 8, Math.max(place, ridge) * 8];
-    const sides = [["eager", "eager", "circle"], ["candidate", name, "triangle-up"]].filter(([key]) => line[key] !== null);
+    const sides = [["eager", "eager", "circle"], ["candidate", name, "triangle-up"]].filter((_, side) => line.shares[side] !== null);
     const heights = [...sides.map(([key]) => line[key]), line.roof];
     const traces = [{
       type: "scatter", mode: "lines", name: "measured roof", x: [ends[0], ridge, ends[1]], y: [ends[0] * slope, peak, peak],
