@@ -71,6 +71,12 @@ class Attempt:
         return self.over_plain.verdict if self.over_plain else None
 
     @property
+    def gain(self) -> float:
+        """The speedup over the plain candidate; 0 if it is not known."""
+        known = self.over_plain and self.over_plain.estimate
+        return known.factor if known else 0.0
+
+    @property
     def helps(self) -> bool:
         return self.verdict is Verdict.FASTER
 
@@ -121,9 +127,8 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
     """The causes whose signatures show, the most costly first, with the settings that remove them."""
     if not looked.compiled:  # the copy for looking failed
         return ()
-    costs = [(cause, cost_of(cause, looked)) for cause in causes()]
-    costs.sort(key=lambda pair: -(pair[1] or 0.0))
-    shown = ((cause, ms, cause.signature(looked)) for cause, ms in costs)
+    costs = {cause.NAME: cost_of(cause, looked) for cause in causes()}
+    step = looked.compiled.get(STEP) or 1
     return tuple(
         Proposal(
             cause=cause.NAME,
@@ -131,10 +136,10 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
             evidence=evidence,
             settings=settings_of(cause, looked),
             metric=getattr(cause, "METRIC", ""),
-            part=None if ms is None else ms / (looked.compiled.get(STEP) or 1),
+            part=None if (ms := costs[cause.NAME]) is None else ms / step,
         )
-        for cause, ms, evidence in shown
-        if evidence
+        for cause in sorted(causes(), key=lambda cause: -(costs[cause.NAME] or 0.0))
+        if (evidence := cause.signature(looked))
     )
 
 
@@ -208,17 +213,11 @@ def explain(
     )
 
 
-def gain(attempt: Attempt) -> float:
-    """The speedup over the plain candidate; 0 if it is not known."""
-    known = attempt.over_plain and attempt.over_plain.estimate
-    return known.factor if known else 0.0
-
-
 def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison) -> Tested:
     if proposal.metric:
         return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
-    best = max(mine, key=gain, default=None)
+    best = max(mine, key=lambda attempt: attempt.gain, default=None)
     share = _share(plain, best.comparison) if best else None
     large = proposal.part is None or proposal.part >= LEAST
     explained = best is not None and best.helps and share is not None and share.low > 0 and large
@@ -249,8 +248,8 @@ def _call(comparisons: Mapping[str, Comparison], candidate: str) -> Mapping[str,
         ("guards", candidate, "guards_us"),
         ("guards, lookup and wrapper, less the Python code they replace", STAGES[0], "dynamo_us"),
     )
-    spans = {words: _span(comparisons[name], key) for words, name, key in named if name in comparisons}
-    return {words: span for words, span in spans.items() if span is not None}
+    known = ((words, comparisons[name], key) for words, name, key in named if name in comparisons)
+    return {words: span for words, comparison, key in known if (span := _span(comparison, key))}
 
 
 def acting(why: Why) -> tuple[Tested, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from runner.runs.why.explain import Why
@@ -21,7 +20,7 @@ FILES = {
     "inductor_output_code": "kernels-{}.py",
     "inductor_provenance_tracking_kernel_stack_traces": "kernel-lines-{}.json",
 }
-_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*\})$")
+_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*\})\n((?:\t.*\n?)*)", re.MULTILINE)
 _OF_THIS_MACHINE = re.compile(
     r"^os\.environ\['(?:TORCH_TRACE|\w*CACHE_DIR|_TORCHINDUCTOR\w*)'\].*\n", re.MULTILINE
 )
@@ -31,26 +30,14 @@ FACTS = ("torch", "python", "cpu", "threads")
 def hand_over(folder: Path, trace: Path, why: Why) -> None:
     count: Counter[str] = Counter()
     for log in sorted(trace.glob("*.log")):
-        for name, payload in entries(log.read_text(encoding="utf-8", errors="replace")):
+        for head, payload in _ENTRY.findall(log.read_text(encoding="utf-8", errors="replace")):
+            entry = json.loads(head)
+            name = entry.get("artifact", {}).get("name") or next(iter(entry), "")
             if name in FILES:
-                text = _OF_THIS_MACHINE.sub("", payload)
+                text = _OF_THIS_MACHINE.sub("", re.sub(r"^\t", "", payload, flags=re.MULTILINE))
                 (folder / FILES[name].format(count[name])).write_text(text, encoding="utf-8")
                 count[name] += 1
     (folder / "issue.md").write_text(issue(why), encoding="utf-8")
-
-
-def entries(log: str) -> Iterator[tuple[str, str]]:
-    """The name and the payload of each entry of a log of ``TORCH_TRACE``."""
-    name, lines = "", list[str]()
-    for line in (*log.split("\n"), ""):  # the empty line ends the last entry
-        if line.startswith("\t"):
-            lines.append(line[1:])
-            continue
-        if name:
-            yield name, "\n".join(lines) + "\n"
-        match, lines = _ENTRY.match(line), []
-        entry = json.loads(match[1]) if match else {}
-        name = entry.get("artifact", {}).get("name") or next(iter(entry), "")
 
 
 def issue(why: Why) -> str:

@@ -17,7 +17,7 @@ from runner.reports.parts.blocks import fitted, text
 from runner.reports.parts.grid import Table
 from runner.reports.parts.pictures import shorten
 from runner.reports.parts.view import TABLES, Lists, View
-from runner.runs.why.explain import Attempt, Ends, Tested, Why, gain
+from runner.runs.why.explain import Attempt, Ends, Tested, Why
 from runner.runs.why.looked import REST, Kernel
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def cause_lines(why: Why) -> tuple[str, ...]:
     why_not = "no tested setting is faster than the plain candidate beyond the noise threshold"
     if not why.attempts:
         why_not = "no cause with a setting was seen, so no setting was tested"
-    if any(attempt.helps for attempt in why.attempts):
+    elif not why.plain.passed:
+        why_not = f"the plain candidate is {why.plain.status.value}, so no setting is compared with it"
+    elif any(attempt.helps for attempt in why.attempts):
         little = "a setting helps, but what is seen of its cause takes too little of the step"
         why_not = little if why.causes else "settings were tested, not causes"
-    if why.attempts and not why.plain.passed:
-        why_not = f"the plain candidate is {why.plain.status.value}, so no setting is compared with it"
     if why.unseen:
         why_not = f"the copy for looking failed ({why.unseen}), so no cause was proposed"
     return named if why.explained else (*named, f"Not explained: {why_not}.")
@@ -223,7 +223,7 @@ CALL: View[Why, tuple[str, Ends]] = View(
 TRIED: View[Why, Attempt] = View(
     name="tried",
     title="What to try",
-    rows=lambda why: sorted(why.attempts, key=gain, reverse=True),  # the largest effect first
+    rows=lambda why: sorted(why.attempts, key=lambda tried: -tried.gain),  # the largest effect first
     columns=lambda _: (
         Column("setting", "text", "setting", "setting"),
         _ratio("over_plain", "over plain", lambda tried: tried.over_plain and tried.over_plain.estimate),
