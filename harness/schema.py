@@ -463,7 +463,7 @@ class Record:
     # records of before format 3, and results: those of other processes
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,
-    # `out of time`, `out of budget`, `stopped` or `needs processes`
+    # `out of time`, `out of budget`, `stopped`, `needs processes` or `a new process says more`
     rounds_ended: str = ""
     # sd of the log speedup between processes that the interval of one process assumes
     assumed_between_sd: float | None = None

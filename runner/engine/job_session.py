@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.devices import of
+from harness.protocol import AUTO
 from harness.schema import (
     BASELINE,
     BREAKS_ON_OTHER_DATA,
@@ -196,6 +197,7 @@ class JobSession:
         self._group = group
         self._candidates = group[0]
         self._notes = (*state.halved(), *group[1])
+        self._prepared_s = 0.0  # of a process that pursues a verdict
         self._sessions: list[WorkerSession] = []
         self._candidate_states: dict[str, CandidateState] = {}
 
@@ -204,8 +206,12 @@ class JobSession:
         states, gate = self._candidate_states, self._context.gate
         with ExitStack() as workers:
             gate.wait_to_prepare()
+            began = self._context.clock()
             yield from self._open_all(workers)
             yield from self._prepare_all()
+            protocol = self._job.protocol
+            if protocol.process and protocol.processes == AUTO:
+                self._prepared_s = self._context.clock() - began
             if self._context.stop():
                 return
             if gate.beside:
@@ -367,8 +373,15 @@ class JobSession:
             for name, (baseline_s, _) in pairs.items()
         }
         again = not self._hurries() and not any(state.measured_again for state in states.values())
-        pace = self._state.pace
-        decision = decide(self._job.protocol, pairs, rounds.elapsed_s, tau, again=again, pace=pace)
+        decision = decide(
+            self._job.protocol,
+            pairs,
+            rounds.elapsed_s,
+            tau,
+            again=again,
+            pace=self._state.pace,
+            prepared_s=self._prepared_s,
+        )
         return replace(decision, within_s=0.0) if self._hurries() else decision  # one round
 
     def _hurries(self) -> bool:

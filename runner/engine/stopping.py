@@ -24,6 +24,7 @@ from runner.analysis.estimate import Limits, PairedEstimate, Verdict
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.decision import (
     HALF,
+    Z_95,
     judged,
     needed,
     rounds_can_close,
@@ -47,6 +48,7 @@ CLEAR_VERDICT = "clear verdict"
 MOST_ROUNDS = "most rounds"
 OUT_OF_TIME = "out of time"
 NEEDS_PROCESSES = "needs processes"
+PROCESS_SAYS_MORE = "a new process says more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +72,15 @@ def decide(
     *,
     again: bool = False,
     pace: Pace = ON_A_CPU,
+    prepared_s: float = 0.0,
 ) -> Decision:
     """What to do after the rounds in ``pairs``, which took ``elapsed_s`` seconds.
 
     The candidate with the fewest rounds decides; a batch in which a candidate recompiled does not count
     for that candidate. ``tau``: the assumed variation between processes of each candidate; 0 where it is not
     named. ``again``: whether rounds without a common speedup may be measured again, which takes as long as
-    they did. ``pace``: of the job's device.
+    they did. ``pace``: of the job's device. ``prepared_s``: the cost, before its rounds, of a process that
+    pursues a verdict: it has as many rounds as are worth their time.
     """
     done = min((len(baseline) for baseline, _ in pairs.values()), default=0)
     if protocol.repeat is not None:
@@ -93,6 +97,11 @@ def decide(
     taus = {name: (tau or {}).get(name, 0.0) for name in pairs}
     now = {name: judged(*columns, assumed_sd=taus[name]) for name, columns in pairs.items()}
     ended = {name: _ended(protocol, now[name], pairs[name], taus[name]) for name in pairs}
+    worth = math.inf
+    if prepared_s:
+        worth = max(rounds_worth(estimate, prepared_s, elapsed_s / done) for estimate in now.values())
+    if done >= worth:
+        ended = {name: reason or PROCESS_SAYS_MORE for name, reason in ended.items()}
     wanting = [now[name] for name, reason in ended.items() if not reason]
     why = ""
     if again and elapsed_s < time_s / 2:
@@ -114,6 +123,17 @@ def decide(
         reason="not yet precise" if wide else "verdict open",
         within_s=left_s,
     )
+
+
+def rounds_worth(estimate: PairedEstimate, prepared_s: float, round_s: float) -> float:
+    """The rounds of a process with which the interval over processes is narrowest for its time.
+
+    sqrt(cost of a process / cost of a round) x sd of a round / tau (Kalibera & Jones 2013).
+    """
+    if not estimate.assumed_sd or estimate.rounds_half is None or round_s <= 0:
+        return math.inf
+    sd = estimate.rounds_half / Z_95 * math.sqrt(estimate.n)
+    return math.sqrt(prepared_s / round_s) * sd / estimate.assumed_sd
 
 
 FEWEST_PROCESSES = 3  # of --processes=auto, beyond one, before a verdict counts as closed
@@ -143,7 +163,7 @@ def left_to_close(protocol: Protocol, estimate: PairedEstimate) -> int | None:
     return max(1, FEWEST_PROCESSES - estimate.processes, processes - estimate.processes)
 
 
-ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT)
+ORDER = (NEEDS_PROCESSES, PRECISE, CLEAR_VERDICT, PROCESS_SAYS_MORE)
 """If candidates are done for several reasons, the first is named."""
 
 
