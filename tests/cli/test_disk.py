@@ -34,7 +34,7 @@ def check_whole_lines(folder: Path) -> int:
         return 0
     content = read_records(path)
     assert content.damage == ()
-    assert path.read_bytes().count(b"\n") == len(content.records)
+    assert path.read_bytes().count(b"\n") == len(content.processes)
     return len(content.records)
 
 
