@@ -136,7 +136,7 @@ def rounds_worth(estimate: PairedEstimate, prepared_s: float, round_s: float) ->
     return math.sqrt(prepared_s / round_s) * sd / estimate.assumed_sd
 
 
-FEWEST_PROCESSES = 3  # of --processes=auto, beyond one, before a verdict counts as closed
+FEWEST_PROCESSES = 3  # of --processes=auto, before an open verdict is closed, or given up as open
 MOST_PROCESSES = 10
 CLOSED_OVER = 1.5  # as CLOSED, of the interval over processes, which is tested after every process
 
@@ -145,13 +145,14 @@ def more_processes(protocol: Protocol, estimate: PairedEstimate) -> bool:
     """Whether ``--processes=auto`` measures a candidate in one more process, after those of the estimate.
 
     A verdict that stands with a margin is closed. An open one is pursued while ``MOST_PROCESSES`` would
-    probably close it. One process must also stand with twice the assumed tau, and two processes are too few.
+    probably close it. One process must also stand with twice the assumed tau, and two processes are too few:
+    to give a verdict up after one costs coverage where tau is larger than assumed (results/calibration).
     """
     limits, count = Limits.of(protocol), estimate.processes
     careful = replace(estimate, assumed_sd=2 * (estimate.assumed_sd or 0.0)) if count < 2 else estimate
     enough = count == 1 or count >= FEWEST_PROCESSES
     closed = enough and stands(careful, limits, stretch=CLOSED if count < 2 else CLOSED_OVER)
-    wanted = count == 2 or left_to_close(protocol, estimate) is not None
+    wanted = count < FEWEST_PROCESSES or left_to_close(protocol, estimate) is not None
     return not closed and count < MOST_PROCESSES and wanted
 
 
