@@ -17,15 +17,21 @@ from runner.analysis.derive import summarize
 from runner.engine.executors import Doing, Stop, Work
 from runner.engine.executors.ahead import GROWTH, LEAST_BYTES, FreeMemory, crowded, jobs_ahead
 from runner.engine.executors.local import Lanes, Tell
-from runner.engine.gate import CHECK_S, DeviceGate, Seat, State, sessions
+from runner.engine.gate import DeviceGate, Seat, State, sessions
 from tests.factories import Patch, known, make_job, make_record
 from tests.unit.test_execute import Script, failed, lost, run, statuses
 from tests.unit.test_executors import PATIENCE_S, work
 
 SHORT_S = 0.002
+CHECK_S = 0.1  # five times as often as a run looks
 GB = 10**9
 JOBS = [work(f"m{number}", "cpu", ("a",)) for number in range(40)]
 NAMES = [work.job.case.name for work in JOBS]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: Patch) -> None:
+    monkeypatch.setattr("runner.engine.gate.CHECK_S", CHECK_S)
 
 
 class World:
