@@ -66,7 +66,7 @@ def _all_tables(path: Path) -> Tables:
     """Of the run; in a file of several runs of the same jobs, as an A/A control, of each: ``2: groups``."""
     content = read_run(path)
     if not any("repeats" in sentence for sentence in content.damage):
-        return _tables(content.records)
+        return tables(content.records)
     runs: dict[int, list[Record]] = {}
     seen = Counter[tuple[str, str]]()
     with opened(path) as file:
@@ -75,11 +75,11 @@ def _all_tables(path: Path) -> Tables:
         record = from_json(Record, json.loads(line))
         seen[record.job.key, record.candidate] += 1
         runs.setdefault(seen[record.job.key, record.candidate], []).append(record)
-    each = {number: _tables(records) for number, records in runs.items()}
+    each = {number: tables(records) for number, records in runs.items()}
     return {f"{number}: {name}": rows for number, tables in each.items() for name, rows in tables.items()}
 
 
-def _tables(records: Sequence[Record]) -> Tables:
+def tables(records: Sequence[Record]) -> Tables:
     summary = summarize(records)
     content = {name: part for name, part in json.loads(render(summary)[FILE]).items() if name != "caveats"}
     for warning in content["warnings"]:

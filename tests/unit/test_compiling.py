@@ -2,35 +2,16 @@
 
 import math
 import random
-import re
-from dataclasses import replace
 from statistics import median
 
 import pytest
 
-from harness.schema import COLD, Record
+from harness.schema import Record
 from runner.analysis.derive import summarize
 from runner.analysis.estimate import Verdict
 from runner.analysis.results import COMPILATIONS
-from runner.analysis.verdicts.compiling import compilations_of
-from runner.reports.markdown import render
-from runner.reports.parts.ratios import COMPILED
-from tests.factories import compiled, compiled_cold, known, make_job, make_record, sampled
+from tests.factories import compiled_cold, make_job, make_record, sampled
 from torchduet.frames import frames_of
-
-
-def cases(record: Record, title: str) -> list[str]:
-    return [case for w in summarize([record]).warnings if w.title == title for case in w.cases]
-
-
-def test_a_median_is_open_where_no_model_pays() -> None:
-    """Measured gains within the noise have break-even steps, and are no gains."""
-    records = [make_record(make_job(name), speedup=1.02, jitter=0.1) for name in "cdf"]
-    (group,) = summarize(records).groups
-    assert (group.break_even.pays, group.break_even.never) == (0, 0)
-    assert math.isfinite(known(group.break_even.median))
-    assert group.break_even.open
-    assert "open; 0/3 pay; 0 never" in render(summarize(records))["report.md"].decode()
 
 
 # -- which side compiles faster --------------------------------------------------------------------
@@ -79,24 +60,6 @@ def test_noisy_compilations_say_how_many_close_the_verdict() -> None:
     many = [summarize(runs("m", AB, rng, rounds=enough, noise=0.13)).of(COMPILATIONS)[0] for _ in range(30)]
     assert sum(pair.verdict is Verdict.FASTER for pair in many) >= 15
     assert all(pair.open is None for pair in many if pair.verdict is Verdict.FASTER)
-
-
-def test_a_compilation_that_took_no_longer_than_it_waited_is_told_and_not_counted() -> None:
-    runs = (compiled(COLD, 90.0, 0), compiled(COLD, 90.0, 1), compiled(COLD, 0.3, 2, compile_waiting_s=0.4))
-    record = replace(make_record(make_job()), compilations=runs)
-    assert compilations_of(record) == [90.0, 90.0]
-    (told,) = cases(record, "Other work while compiling")
-    assert told.endswith("; less this waiting, no time is left of 1 compilation (not counted)")
-    assert cases(replace(record, compilations=runs[:2]), "Other work while compiling") == []
-
-
-def test_the_tables_have_the_phases_and_who_is_faster() -> None:
-    records = runs("model", {"a": 1.0, "b": 1.3}, random.Random(1))
-    (table,), (pairs,) = (view.tables(summarize(records)) for view in COMPILED)
-    assert table.header[4] == "seconds [95 % interval]"
-    assert [row[2:4] for row in table.rows] == [("a", "cold"), ("b", "cold")]
-    assert re.fullmatch(r"[\d.]+ \[[\d.]+, [\d.]+\]", table.rows[0][4])
-    assert pairs.rows[0][2] == "a over b, cold"
 
 
 def test_a_frame_has_a_row_for_each_compilation() -> None:

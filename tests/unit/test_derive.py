@@ -71,40 +71,6 @@ def test_limits_are_not_warned_about_just_inside_them() -> None:
     assert summarize(records).warnings == ()
 
 
-def test_a_slow_model_is_sent_to_the_lines_that_break_its_graph_where_they_are_known() -> None:
-    metrics: dict[str, Scalar] = {"graph_breaks": 3, "graph_break_reasons": "print (model.py:1)"}
-    record = make_record(make_job(), speedup=0.8, metrics=metrics)
-    assert "change the lines that break the graph." in finding([record], "Slower than eager").advice
-
-
-@pytest.mark.parametrize(
-    ("why", "advised"),
-    [
-        (": Dynamo does not support RNN, GRU, or LSTM", ["inductor[dynamo.allow_rnn=True]"]),
-        (": the user's code calls torch.compiler.disable", []),
-        ("", ["TORCH_LOGS"]),
-    ],
-)
-def test_what_was_not_compiled_says_why_and_is_sent_to_no_empty_log(why: str, advised: list[str]) -> None:
-    message = f"nothing of the model reached the compiler{why}"
-    record = make_record(make_job(), status=Status.NOT_COMPILED)
-    record = replace(record, failure=replace(known(record.failure), message=message))
-    warning = finding([record], "Not compiled")
-    assert warning.cases[0].endswith(message)
-    words = ("inductor[dynamo.allow_rnn=True]", "TORCH_LOGS")
-    assert [word for word in words if word in warning.advice] == advised
-
-
-def test_a_control_that_moved_is_said_first_among_the_timings() -> None:
-    job = make_job()
-    summary = summarize([make_record(job, "eager", speedup=0.8), make_record(job, speedup=0.8)])
-    control, slow = summary.warnings
-    titles = (control.title, slow.title)
-    assert titles == ("The A/A control moved", "Slower than eager (speedup below 0.95)")
-    assert "speedup of eager over eager 0.80" in control.cases[0]
-    assert len(slow.cases) == 1  # the control is not called a slow compiler as well
-
-
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan])
 def test_samples_that_are_no_times_are_a_finding_not_a_crash(bad: float) -> None:
     record = make_record(make_job())
@@ -135,24 +101,6 @@ def test_a_batch_that_only_the_model_knows_was_not_halved() -> None:
         record = replace(make_record(make_job(batch_size=asked)), model=facts)
         assert any("halved" in caveat for caveat in summarize([record]).caveats) == halved
         assert ran_batch(record) == 4
-
-
-def test_eager_in_another_precision_than_its_baseline_is_no_control() -> None:
-    job = replace(make_job(dtype="bfloat16"), baseline_dtype="float32")
-    slow = make_record(job, candidate="eager", speedup=0.5)
-    assert comparison_of(slow).compiler == "eager bfloat16"
-    assert comparison_of(slow).break_even is None
-    assert not any("Slower than eager" in warning.title for warning in summarize([slow]).warnings)
-    same = replace(make_job(dtype="float32"), baseline_dtype="float32")
-    assert comparison_of(make_record(same, candidate="eager")).compiler == "eager"
-
-
-def test_jobs_without_an_fp64_run_are_counted() -> None:
-    with_fp64, without = make_record(make_job("one")), make_record(make_job("two"))
-    without = replace(without, parity=replace(known(without.parity), reference="eager"))
-    (caveat,) = [c for c in summarize([with_fp64, without]).caveats if "fp64" in c]
-    assert caveat.startswith("In 1 of 2 jobs there is no run in fp64 to compare with")
-    assert not [c for c in summarize([with_fp64]).caveats if "no run in fp64" in c]
 
 
 def test_functions_of_one_file_are_one_suite() -> None:

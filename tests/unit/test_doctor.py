@@ -13,7 +13,7 @@ from harness.schema import Job, Record, Samples, Status
 from runner.cli.actions import doctor
 from runner.cli.actions.doctor import facts, noise_lines
 from runner.errors import UsageError
-from tests.factories import comparison_of, finding, make_job, make_record, make_samples
+from tests.factories import comparison_of, make_job, make_record, make_samples
 
 PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
 GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
@@ -142,24 +142,6 @@ def test_what_is_not_told_is_none_and_never_0() -> None:
     }  # lag 1: no variation at all
     for times in (None, samples([0.01], [math.nan]), samples([0.01, 0.02], [0.01])):
         assert not comparison_of(record_with(times)).n
-
-
-@pytest.mark.parametrize(
-    ("metrics", "title"),
-    [
-        ({"stolen_cpu_s": 1.0, "rounds_wall_s": 10.0}, "CPU time stolen"),
-        ({"throttled_s": 1.0, "rounds_wall_s": 10.0}, "Stopped by a CPU quota"),
-        ({"involuntary_switches": 5000, "rounds_wall_s": 10.0}, "Other work on the same"),
-        (
-            {"gpu_clock_min_mhz": 900, "gpu_clock_max_mhz": 1900, "gpu_throttle_reasons": "power cap"},
-            "The GPU lowered its clock",
-        ),
-        ({"gpu_clock_min_mhz": 1300, "gpu_clock_max_mhz": 1330, "gpu_capped_share": 0.9}, "The GPU was at"),
-        ({"allocator_retries": 3}, "The GPU's memory was short"),
-    ],
-)
-def test_noise_that_matters_is_found(metrics: dict[str, Any], title: str) -> None:
-    assert finding([record_with(noisy(40, 0.2), **metrics)], title)
 
 
 def test_a_peak_is_of_its_precision_and_energy_has_a_ratio() -> None:

@@ -6,68 +6,24 @@ from dataclasses import replace
 from inspect import isfunction
 from pathlib import Path
 from string import Formatter
-from typing import Any
 
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Environment, Record, Status, Where
+from harness.schema import Environment, Status
 from runner.analysis import caveats
-from runner.analysis.columns import COMPUTED, columns, own_columns
+from runner.analysis.columns import COMPUTED, own_columns
 from runner.analysis.derive import summarize
 from runner.analysis.findings import Known, parsed, rules, value_of
-from runner.analysis.texts import COARSE, coarse_note
+from runner.analysis.texts import COARSE
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.reports.pages.panels import panel_chunks
 from runner.store.figures import read_figures
-from tests.factories import comparison_of, finding, known, make_job, make_parity, make_record
+from tests.factories import comparison_of, make_job, make_record
 
 
-def cell(record: Record) -> str:
-    """The status and, of parity in detail, what there is."""
-    texts = (columns()[name].cell(comparison_of(record)) for name in ("status", "resolution_outputs"))
-    return ", ".join(text for text in texts if text != "-")
-
-
-def judged(record: Record, **numbers: Any) -> Record:
-    """With this in its parity."""
-    return replace(record, parity=replace(known(record.parity), **numbers))
-
-
-OUTPUTS, BOTH = {"resolution_outputs": 0.0012}, {"resolution_outputs": 0.0012, "resolution_gradients": 0.02}
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [
-        ({}, "pass"),  # an older record
-        ({"resolution_median": 0.001, "resolution_largest": 0.0523}, "pass, to 5.2 %"),
-        (OUTPUTS, "pass, to 0.12 %"),
-        (BOTH, "pass, to 0.12 % (gradients 2.0 %)"),
-        ({**OUTPUTS, "resolution_gradients": 3.8e10}, "pass*, to 0.12 % (gradients over 1,000 %)"),
-        ({**BOTH, "sensitive_tensors": ("a", "b")}, "pass, to 0.12 % (gradients 2.0 %, 2 sensitive)"),
-    ],
-)
-def test_a_pass_says_how_fine_it_was_and_a_failure_does_not(numbers: dict[str, Any], text: str) -> None:
-    assert cell(judged(make_record(make_job()), **numbers)) == text
-    failed = make_record(make_job(), status=Status.FAIL_ACCURACY)
-    assert cell(judged(failed, **numbers)) == cell(replace(failed, parity=None)) == "fail_accuracy"
-
-
-def test_a_coarse_pass_is_marked_and_explained() -> None:
-    names = {"noise_tensors": ("gradient.a",), "resolution_outputs": 0.001}
-    coarse, fine = (
-        judged(make_record(make_job(name)), **names, resolution_gradients=limit, fine=share)
-        for name, limit, share in (("coarse", 0.23, 0.5), ("fine", 0.09, 1.0))
-    )
-    assert cell(coarse) == "pass*, to 0.10 % (gradients 23 %)"
-    summary = summarize([coarse, fine])
-    assert coarse_note(summary.comparisons).startswith("pass*: an error of 10%")
-    assert coarse_note(summary.comparisons[1:]) == ""
-    (case,) = next(warning for warning in summary.warnings if "coarse" in warning.title).cases
-    assert case.endswith("inductor: to 0.10 % (gradients 23 %); 1 of 10 tensors were not judged")
-    (group,) = summary.groups
-    assert (group.judged.value, group.judged.n) == (0.75, 2)
+def test_a_run_of_approximate_candidates_has_no_averages() -> None:
+    assert summarize([replace(make_record(make_job(), speedup=3.0), status=Status.APPROXIMATE)]).groups == ()
 
 
 def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output(tmp_path: Path) -> None:
@@ -93,56 +49,6 @@ def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output
     assert panel["parity"]["tensors"] == ["gradient.w", "output"]
     (case / "parity-inductor-a-1-.csv").write_text("call\n1\n")
     assert read_figures(tmp_path, [record]) == {}
-
-
-def test_an_approximate_candidate_shows_its_error_and_enters_no_number_of_the_group() -> None:
-    parity = make_parity(Status.FAIL_ACCURACY)  # the error is half of the tensor's size
-    record = make_record(make_job("quantized"), speedup=3.0)
-    approximate = replace(record, status=Status.APPROXIMATE, parity=parity)
-    assert cell(approximate) == "approximate, off by 50 %"
-    summary = summarize([approximate, make_record(make_job("exact"), speedup=1.5)])
-    (group,) = summary.groups
-    assert (group.total, group.passed, group.mean.models) == (1, 1, 1)
-    assert (round(known(group.mean.value), 1), summarize([approximate]).groups) == (1.5, ())
-
-
-def test_what_cannot_be_judged_counts_against_the_pass_rate_and_says_what_to_do() -> None:
-    why = "3 of 10 tensors are rounding noise: zeros would pass"
-    record = replace(judged(make_record(make_job("noise")), unjudged=why), status=Status.CANNOT_JUDGE)
-    summary = summarize([record, make_record(make_job("exact"))])
-    (group,) = summary.groups
-    assert (group.total, group.passed, group.mean.models) == (2, 1, 1)
-    told = finding([record], "")
-    assert "cannot be judged" in told.title
-    assert told.cases[0].endswith(why)
-    assert "float32" in told.advice
-
-
-def test_a_failure_says_which_check_found_it_and_what_its_errors_look_like() -> None:
-    record = make_record(make_job(), status=Status.FAIL_ACCURACY)
-    record = judged(record, found_by="step 2 in a row", lower_precision="TF32 or float16")
-    (case,) = finding([record], "Parity failures").cases
-    assert case.endswith(
-        "grad.layer.weight: RMS error 0.5 is above the limit 0.0012 (step 2 in a row); "
-        "it is the first of 2 that fail, of 10 tensors; "
-        "the errors are as large as in TF32 or float16, a lower precision than asked"
-    )
-
-
-def test_a_localized_failure_names_stage_submodule_and_script() -> None:
-    record = make_record(make_job("wrong"), status=Status.FAIL_ACCURACY)
-    stage = Where(stage="decompositions", compiler="aot_eager_decomp_partition", repro="cases/a/repro.py")
-    where = replace(stage, module="blocks.0.act", module_class="GELU")
-    localized = judged(record, where=where)
-    assert cell(localized) == "fail_accuracy, decompositions of blocks.0.act"
-    (case,) = finding([localized], "Parity failures").cases
-    assert case.endswith(
-        "goes wrong in decompositions (aot_eager_decomp_partition), in blocks.0.act (GELU); "
-        "run cases/a/repro.py"
-    )
-    nowhere = judged(record, where=Where(stage="", note="it passes now"))
-    assert cell(nowhere) == "fail_accuracy"
-    assert finding([nowhere], "Parity failures").cases[0].endswith("not localized: it passes now")
 
 
 # -- words that are data, warm caches ----------------------------------------------------------

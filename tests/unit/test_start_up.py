@@ -1,7 +1,5 @@
 """``--start-up``: the order of its processes, when a form overtakes eager, and what is said about it."""
 
-import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,16 +20,14 @@ from harness.schema import (
     Status,
 )
 from runner.analysis.derive import summarize
-from runner.analysis.results import Overtaking
-from runner.analysis.start_up import crossing, overtaking, settled_step
+from runner.analysis.start_up import crossing, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment
-from runner.reports import lines_plot, summary_json
-from runner.reports.parts.start_up import START_UP
+from runner.reports import lines_plot
 from runner.store.joined import key_of
 from tests.attempts import Measure, processes_of, results_by_name
-from tests.factories import compiled, known, make_environments, make_job, make_parity, make_record
+from tests.factories import compiled, make_environments, make_job, make_parity, make_record
 from torchduet.frames import frames_of
 
 
@@ -180,97 +176,17 @@ def raced(forms: dict[str, list[tuple[float, ...]]], *, speedup: float = 2.0) ->
     return replace(record, compilations=runs)
 
 
-def overtaken(record: Record) -> dict[str, Overtaking | None]:
-    return {form.start: form.overtaking for form in summarize([record]).start_forms}
-
-
-def test_a_slower_form_never_overtakes_and_without_eager_nothing_is_known() -> None:
-    forms = {"eager": [steps(1.0, 0.1)], "cold": [steps(9.0, 0.2)]}
-    never = known(overtaken(raced(forms, speedup=0.5))["cold"])
-    assert math.isinf(never.after.steps)
-    assert math.isinf(never.seconds)
-    assert overtaking({0: (1.0,)}, {}, None) is None
-    assert overtaken(raced({"cold": forms["cold"]}))["cold"] is None
-
-
-def test_the_table_has_a_row_for_each_form_and_eager_once() -> None:
-    forms = {
-        "eager": [steps(0.1, 0.1, 100)] * 2,
-        "cold": [steps(2.0, 0.05, 100)] * 2,
-        "warm": [steps(1.0, 0.05, 20), steps(1.1, 0.05, 100)],
-    }
-    first = raced(forms)
-    summary = summarize([first, replace(first, candidate="aot_eager")])
-    (table,) = START_UP[0].tables(summary)
-    names = [row[2] for row in table.rows]
-    assert names == ["eager", "aot_eager, cold", "aot_eager, warm", "inductor, cold", "inductor, warm"]
-    by_name = {row[2]: dict(zip(table.header, row, strict=True)) for row in table.rows}
-    assert by_name["inductor, cold"]["step 100\ns"].startswith("6.95")
-    assert by_name["inductor, warm"]["step 100\ns"] == "-"  # one of its races ended before
-    assert by_name["inductor, warm"]["stored\nMB"] == "2.00"
-    assert by_name["inductor, cold"]["overtakes eager\nafter steps"].startswith("39")
-    without = summarize([make_record(make_job())])
-    assert (START_UP[0].tables(without), without.start_forms) == ((), ())
-
-
-def test_files_frames_and_the_picture_have_the_races() -> None:
+def test_frames_and_the_picture_have_the_races_and_streams() -> None:
     record = raced({"eager": [steps(0.1, 0.1)], "cold": [steps(0.5, 0.05)]})
-    summary = summarize([record])
-    content = json.loads(summary_json.render(summary)["summary.json"])
-    assert [form["start"] for form in content["start_forms"]] == ["eager", "cold"]
-    assert content["start_forms"][1]["after"]["10"]["value"] == pytest.approx(0.95)
-    assert content["start_forms"][1]["overtaking"]["measured"] is True
     calls = frames_of([record]).first_calls
     assert list(calls[calls["start"] == "cold"]["call_s"]) == pytest.approx(steps(0.5, 0.05))
-    assert sorted(lines_plot.render(summary)) == ["toys_float32_start_up.png", "toys_float32_start_up.svg"]
+    drawn = lines_plot.render(summarize([record]))
+    assert sorted(drawn) == ["toys_float32_start_up.png", "toys_float32_start_up.svg"]
     assert lines_plot.render(summarize([make_record(make_job())])) == {}
-
-
-# -- what is said about a form -----------------------------------------------------------------------
-MISSES = {"compile_cache_hits": 0, "compile_cache_misses": 3}
-HITS = {"compile_cache_hits": 3, "compile_cache_misses": 0}
-NOT_WARM, WRONG_FORM = "Warm starts that are not warm", "Stored forms that compute something else"
-FAILED = "Compilations that failed in a fresh process"
-
-
-BEGUN = "cache file start"
-WRONG_RESULT = {"metrics": HITS, "status": Status.FAIL_ACCURACY, "failure": "output: wrong"}
-BROKEN = {"status": Status.FAIL_TO_RUN, "failure": "ValueError: no"}
-
-
-@pytest.mark.parametrize(
-    ("change", "title", "sentence"),
-    [
-        ({"metrics": HITS}, "", ""),
-        ({"metrics": MISSES}, NOT_WARM, f"3 of 3 {BEGUN}s found nothing in the cache file"),
-        ({"first_calls_s": steps(9.0, 0.1)}, NOT_WARM, f"a {BEGUN} is 1.0000x [1.0000, 1.0000] as fast"),
-        (WRONG_RESULT, WRONG_FORM, f"from a {BEGUN}: output: wrong"),
-        (BROKEN, FAILED, f"fail_to_run in round 1 of the {BEGUN}: ValueError: no"),
-    ],
-)
-def test_a_loaded_form_is_what_it_seems(change: dict[str, object], title: str, sentence: str) -> None:
-    record = raced({"cold": [steps(9.0, 0.1)] * 3, "cache file": [steps(2.0, 0.1)] * 3})
-    runs = tuple(
-        replace(compilation, **change) if compilation.start == "cache file" else compilation  # type: ignore[arg-type]
-        for compilation in record.compilations
-    )
-    warnings = summarize([replace(record, compilations=runs)]).warnings
-    told = {w.title: w.cases for w in warnings if w.title in (NOT_WARM, WRONG_FORM, FAILED)}
-    assert [*told] == ([title] if title else [])
-    assert all(sentence in case for cases in told.values() for case in cases)
-
-
-def test_files_and_frames_have_the_streams() -> None:
-    eager = Compilation(start="eager", round=0, first_calls_s=(1.0, 1.0, 1.0, 1.0))
-    own = replace(eager, start=SIZES, metrics={"recompiles": 1}, first_calls_s=(0.9, 0.2, 0.5, 0.4))
-    job = make_job(extras=Extras(shapes="batch=4,6"))
-    record = replace(make_record(job, speedup=1.5), compilations=(eager, own))
-    rows = json.loads(summary_json.render(summarize([record]))["summary.json"])["shape_forms"]
-    told = [(row["start"], row["n"], row.get("recompiles")) for row in rows]
-    assert told == [("eager", 1, None), (SIZES, 1, 1)]
-    assert (rows[0].get("speedup"), rows[1]["speedup"]["value"]) == (None, pytest.approx(2))
-    assert summarize([record]).start_forms == ()
-    assert list(frames_of([record]).first_calls.query("start == 'sizes'")["size"]) == [4, 6, 4, 6]
+    stream = Compilation(start=SIZES, round=0, first_calls_s=(0.9, 0.2, 0.5, 0.4))
+    record = make_record(make_job(extras=Extras(shapes="batch=4,6")), speedup=1.5)
+    calls = frames_of([replace(record, compilations=(stream,))]).first_calls
+    assert list(calls.query("start == 'sizes'")["size"]) == [4, 6, 4, 6]
 
 
 # -- cold and warm caches (--compile-runs), allocators -----------------------------------------
