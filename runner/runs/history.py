@@ -103,14 +103,13 @@ def _run(path: Path) -> Listed:
         return replace(run, state=f"{RUN} cannot be read")
     try:
         summary = json.loads((path / summary_json.FILE).read_text(encoding="utf-8"))
-        run, done = replace(run, **_numbers(summary)), len(summary["comparisons"])
+        done = len(summary["comparisons"])
+        state = "" if done >= planned else f"unfinished: {done} of {counted(planned, 'result')}"
+        return replace(run, **_numbers(summary), state=state)
     except FileNotFoundError:
         return replace(run, state=f"no {summary_json.FILE}; {again}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return replace(run, state=f"{summary_json.FILE} cannot be read; {again} anew")
-    return (
-        run if done >= planned else replace(run, state=f"unfinished: {done} of {counted(planned, 'result')}")
-    )
 
 
 def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,11 +120,11 @@ def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
     suites = suite_labels(row["suite"] for row in (*summary["comparisons"], *summary["groups"]))
     statuses = {}
     for row in summary["comparisons"]:
-        words = [row[name] for name in ("model", "mode", "dtype", "device", "scale")]
-        candidate, environment = row["compiler"], row.get("environment")
-        words.append(of_environment(candidate, environment) if environment else candidate)
+        words = (row[name] for name in ("model", "mode", "dtype", "device", "scale"))
+        environment = row.get("environment")
+        candidate = of_environment(row["compiler"], environment) if environment else row["compiler"]
         if (status := Status(row["status"])).counted:
-            statuses[tuple(map(plain, (suites[row["suite"]], *words)))] = status
+            statuses[tuple(map(plain, (suites[row["suite"]], *words, candidate)))] = status
     return {
         "groups": tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
         "statuses": statuses,
@@ -183,10 +182,9 @@ def show_history(folder: Path, asked: Filter, console: Console) -> None:
             say(console, f"    {group.what}, {compiler_name(group.compiler)}: {group.text}")
         if len(run.groups) > SHOWN_GROUPS:
             say(console, f"    {len(run.groups) - SHOWN_GROUPS} more are on the page")
-    if changes := list(status_changes(shown)):
+    if changes := list(status_changes(shown))[:SHOWN_CHANGES]:
         say(console, "\nChanged in the newest run:", "bold")
-        for sentence in changes[:SHOWN_CHANGES]:
-            say(console, f"    {sentence}")
+        say(console, "\n".join(f"    {sentence}" for sentence in changes))
     *earlier, newest = shown
     alike = (run for run in reversed(earlier) if run.statuses.keys() & newest.statuses.keys())
     if (older := next(alike, None)) is not None:

@@ -261,8 +261,6 @@ def _plan(flag: str, path: Path) -> tuple[Job, ...]:
 Difference = tuple[str, str, str]  # the name of the condition, its value in A, and that in B
 SAME_SUBJECT = ("suite", "mode", "compiler")
 """Results that differ in one of these are different subjects, not one subject under two conditions."""
-
-
 Pair = tuple[Result, Result]
 
 

@@ -318,23 +318,17 @@ VIEWS: tuple[View[RunChanges, Any] | Lists[RunChanges], ...] = (
 def print_changes(changes: RunChanges, results: Sequence[GateResult], console: Console) -> None:
     """Prints everything; names are text, never markup. Columns without room are omitted and named."""
     writer = Writer(console, "--format=md")
+    first, second, *others = head(changes)
+    say(console, f"{first}\n{second}")  # the paths may be copied
+    for line in others:
+        writer.paragraph(line)
     for view in VIEWS:
-        if isinstance(view, View):
-            for table in view.tables(changes) if CONSOLE in view.outlets else ():
-                writer.table(table)
-            continue
-        for listed in view.lists(changes):
-            if listed.title:
-                console.print()
-                _print_cases(
-                    console, f"{listed.title}: {len(listed.cases)}", listed.cases, bad=listed.title in BAD
-                )
-                continue
-            for place, line in enumerate(listed.cases):
-                if place < 2:
-                    say(console, line)  # the path may be copied
-                else:
-                    writer.paragraph(line)
+        for table in view.tables(changes) if isinstance(view, View) and CONSOLE in view.outlets else ():
+            writer.table(table)
+    for listed in lists(changes):
+        console.print()
+        title, bad = f"{listed.title}: {len(listed.cases)}", listed.title in BAD
+        _print_cases(console, title, listed.cases, bad=bad)
     for result in results:
         console.print()
         print_result(result, console)

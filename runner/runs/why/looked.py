@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.backends.settings.candidates import parts_of
+from harness.declared import finite
 from harness.schema import Record
 
 STEP = "step"  # the whole step among the events of harness.metrics.trace
@@ -103,8 +104,9 @@ class Looked:
     def _line(self, name: str) -> str:
         if GENERATED.match(name):
             signs = self.signs.get(name, frozenset())
-            which = next((n for n, sign in ((2, "copy"), (3, "random"), (4, "mask")) if sign in signs), 1)
-            return LINES[which]
+            return LINES[
+                next((n for n, sign in ((2, "copy"), (3, "random"), (4, "mask")) if sign in signs), 1)
+            ]
         table = ((LIBRARY, 0), (RANDOM, 3), (COPIES, 2), (CALL, 6))
         known = next((n for pattern, n in table if pattern.search(name)), None)
         on_device = self.record.job.device != "cpu"  # there, every event is a kernel
@@ -126,8 +128,7 @@ class Looked:
 
     def number(self, name: str) -> float:
         """The metric of the looking copy; 0 without it."""
-        value = self.record.metrics.get(name)
-        return float(value) if isinstance(value, (int, float)) else 0.0
+        return finite(self.record.metrics.get(name)) or 0.0
 
 
 def _events(record: Record, name: str) -> dict[str, float]:
