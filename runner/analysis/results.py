@@ -40,7 +40,7 @@ ALLOCATOR = "allocator"  # the factor of a speedup of SYSTEM over that of OVER_E
 PAIRS = "candidates"  # candidate over candidate
 REFERENCE = "reference"  # over eager of the reference environment
 COMPILATIONS = "compilations"
-STARTS = "starts"  # of `--start-up`
+FIRST_STEPS = "first steps"  # of `--start-up`
 STREAMS = "streams"  # of `--shapes`
 CHANGE = "change"  # between runs
 

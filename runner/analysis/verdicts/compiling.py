@@ -21,7 +21,7 @@ from runner.analysis.results import (
     COMPILATION,
     COMPILATIONS,
     FIRST_STEP,
-    STARTS,
+    FIRST_STEPS,
     Comparison,
     CompileStart,
     Ratio,
@@ -162,7 +162,7 @@ def _between_starts(
 def first_step_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
     """Of each candidate with ``--start-up``: each of its starts over its cold start, by their first steps."""
     rows = [
-        _between_starts((own, start), (own, COLD), STARTS, FIRST_STEP, first_step_by_round)
+        _between_starts((own, start), (own, COLD), FIRST_STEPS, FIRST_STEP, first_step_by_round)
         for own in comparisons
         for start in (WARM, CACHE_FILE, PACKAGE)
         if first_step_by_round(own.record, start)

@@ -11,6 +11,7 @@ from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, estimate_text
 from runner.analysis.results import (
     COMPILATIONS,
+    FIRST_STEPS,
     PAIRS,
     REFERENCE,
     Average,
@@ -35,6 +36,7 @@ from runner.reports.parts.view import FILES, Part, View
 MEMORY, LATENCY = "compile_peak_host_bytes", "compilation_latency_s"
 MOST_ON_A_CONSOLE = 12  # rows; report.md and report.html have all
 STARTS = "Compilations in fresh processes: geometric means"
+BEGUN = "Start over cold start, by the first step in the same rounds (above 1: the first is faster)"
 COMPARED = "Compilation over compilation, in the same rounds (above 1: the first is faster)"
 OF_EACH = "Candidate over candidate, by model (above 1: the first is faster)"
 OF_MODELS = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
@@ -239,7 +241,7 @@ def _compared(pair: Ratio) -> str:
     return f"{_named(pair.first, pair.second)}, {pair.first.start}"
 
 
-COMPILED: tuple[View[Summary, CompileStart], View[Summary, Ratio]] = (
+COMPILED: tuple[View[Summary, Any], ...] = (
     View(
         *("compile_starts", lambda summary: summary.compile_starts, _start_columns, STARTS),
         group=lambda row: (row.comparison.record.job.key, row.comparison.compiler),
@@ -247,6 +249,11 @@ COMPILED: tuple[View[Summary, CompileStart], View[Summary, Ratio]] = (
     ),
     View(
         *("compile_pairs", lambda summary: summary.of(COMPILATIONS), _compile_columns, COMPARED),
+        group=_job,
+        folded=0,
+    ),
+    View(
+        *("first_steps", lambda summary: summary.of(FIRST_STEPS), _compile_columns, BEGUN),
         group=_job,
         folded=0,
     ),
