@@ -74,11 +74,15 @@ def _library() -> tuple[str, str]:
 
 def _packed(text: str) -> str:
     """zlib in base64, for the browser's ``DecompressionStream("deflate")``."""
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+    return _base64(zlib.compress(text.encode(), 6))
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _digest(script: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+    return f"sha256-{_base64(hashlib.sha256(script.encode()).digest())}"
 
 
 def _first_comment(script: str) -> list[str]:
@@ -103,9 +107,7 @@ def _views(summary: Summary) -> Iterator[dict[str, Any]]:
                 "folded": CONSOLE not in view.outlets,
                 "notes": [*dict.fromkeys(note for table in tables for note in table.notes)],
                 "bars": [counts(row.comparisons) for row in averages(summary)] if view is AVERAGES else (),
-                "pictures": [base64.b64encode(file).decode() for file in svgs(summary)]
-                if view is CURVES
-                else (),
+                "pictures": [_base64(file) for file in svgs(summary)] if view is CURVES else (),
             }
 
 

@@ -22,15 +22,13 @@ Facts = list[tuple[str, str]]
 
 def of_group(comparison: Comparison, *groups: str) -> Facts:
     """The columns of these groups that have a value."""
-    told = ((column, column.value(comparison)) for column in _columns(groups))
-    return [
-        # a factor of the table has its interval
-        (column.header.replace("\n", " "), column.cell(comparison))
-        if column.header and column.unit == "ratio"
-        else _named(column.name, value, column.unit, column.digits)
-        for column, value in told
-        if value is not None
-    ]
+    return [_fact(column, comparison) for column in _columns(groups) if column.value(comparison) is not None]
+
+
+def _fact(column: Column[Comparison], comparison: Comparison) -> tuple[str, str]:
+    if column.header and column.unit == "ratio":  # it has its interval, or stands in tables
+        return column.header.replace("\n", " "), column.cell(comparison)
+    return _named(column.name, column.value(comparison), column.unit, column.digits)
 
 
 @cache
@@ -40,14 +38,13 @@ def _columns(groups: tuple[str, ...]) -> tuple[Column[Comparison], ...]:
 
 def mapping(values: Mapping[str, Any]) -> Facts:
     """Values that no column declares, as the user typed them. Those in seconds have their unit."""
-    facts: Facts = []
-    for name, value in values.items():
-        seconds = name.endswith("_s") and isinstance(value, (int, float))
-        if value not in (None, "", (), {}):
-            facts.append(
-                (words(name[:-2]), f"{scalar(value)} s") if seconds else (words(name), scalar(value))
-            )
-    return facts
+    return [_value(*named) for named in values.items() if named[1] not in (None, "", (), {})]
+
+
+def _value(name: str, value: object) -> tuple[str, str]:
+    if name.endswith("_s") and isinstance(value, (int, float)):
+        return words(name[:-2]), f"{scalar(value)} s"
+    return words(name), scalar(value)
 
 
 def settings(holder: Any, *, every: bool = False) -> Facts:

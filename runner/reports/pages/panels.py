@@ -27,15 +27,7 @@ OF_PARITY = (
 )
 OF_WORST = ("numel", "slope", "allowed_slope")
 """Fields that no column has."""
-OF_METRICS = MappingProxyType(
-    {
-        "Compilation": (COMPILATION,),
-        "Memory": (MEMORY,),
-        "Work": (WORK,),
-        "Noise": (STEADINESS, NOISE),
-        "Generation": (GENERATION,),
-    }
-)
+GROUPS = (RESULT, PARITY, COMPILATION, MEMORY, WORK, STEADINESS, NOISE, GENERATION, OTHER)
 OF_ROOFLINE = MappingProxyType(
     {
         "flop_per_byte": "flop_per_byte",
@@ -80,12 +72,10 @@ def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Fi
 def _groups(comparison: Comparison) -> Iterator[tuple[str, Facts]]:
     """The columns by group, then what no column has: of the parity, the metrics and the job."""
     record, job = comparison.record, comparison.record.job
-    yield "Result", of_group(comparison, RESULT)
-    if record.parity is not None:
-        yield "Parity", [*of_group(comparison, PARITY), *_more_of(record.parity)]
-    yield from ((name, of_group(comparison, *groups)) for name, groups in OF_METRICS.items())
     others = {name: value for name, value in record.metrics.items() if name not in columns()}
-    yield "Other metrics", [*of_group(comparison, OTHER), *mapping(others)]
+    more = {PARITY: _more_of(record.parity) if record.parity else [], OTHER: mapping(others)}
+    for group in GROUPS:
+        yield group.capitalize(), [*of_group(comparison, group), *more.get(group, ())]
     ran = [fact for part in (job.case, job.options, job.extras) for fact in settings(part)]
     beside = {"eager's precision": job.baseline_dtype, "measured together": job.candidates}
     yield "What ran", [*of_group(comparison, KEY, SIZE), *ran, *mapping(beside)]

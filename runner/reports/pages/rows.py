@@ -25,15 +25,13 @@ CONDITIONS = ("suite", "precision", "mode", "device")  # filters that are column
 IF_THEY_DIFFER = (*CONDITIONS, "status")  # omitted if all rows have the same
 
 
-def identities(summary: Summary) -> tuple[str, ...]:
+def identities(summary: Summary) -> Iterator[str]:
     """A name for each comparison that stays the same when the report is built again."""
     seen: Counter[str] = Counter()
-    names = []
     for comparison in summary.comparisons:
         name = plain(f"{comparison.record.job.key}/{comparison.record.candidate}")
         seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}~{seen[name]}")
-    return tuple(names)
+        yield name if seen[name] == 1 else f"{name}~{seen[name]}"
 
 
 def _facets(summary: Summary) -> tuple[Column[Comparison], ...]:
