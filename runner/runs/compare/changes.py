@@ -235,9 +235,8 @@ def _over_runs(own: Sequence[Result], every: Iterable[Sequence[Result]]) -> Resu
         compilation_latency_s=center([c.compile_s for c in known if c.compile_s]),
         memory_ratio=center([c.memory_ratio for c in known if c.memory_ratio]),
     )
-    return replace(
-        shown, comparison=comparison, runs=tuple(own), shares=shown.shares if len(own) < 2 else None
-    )
+    shares = shown.shares if len(own) < 2 else None
+    return replace(shown, comparison=comparison, runs=tuple(own), shares=shares)
 
 
 def _speedups(results: Iterable[Result]) -> list[PairedEstimate]:
