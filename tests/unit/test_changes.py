@@ -12,21 +12,18 @@ import pytest
 from rich.console import Console
 
 from harness.codec import from_json, to_json
-from harness.schema import COLD, STOPPED, CompilerOptions, Job, Mode, Protocol, Record, Status
+from harness.schema import STOPPED, Job, Mode, Protocol, Record, Status
 from runner.analysis.estimate import Verdict
 from runner.analysis.results import SPEEDUP, Summary
 from runner.errors import UsageError
 from runner.labels import suite_labels
-from runner.plan.sweep import points
 from runner.reports.markdown import LIMIT
-from runner.reports.parts.grid import Table
-from runner.reports.parts.view import CONSOLE, View
-from runner.runs.compare.changes import FIXED, NEW_FAILURE, OTHER, Change, RunChanges, changes_between
+from runner.runs.compare.changes import FIXED, Change, RunChanges, changes_between
 from runner.runs.compare.gates import GateResult, gate_result, gate_results, gates_asked
-from runner.runs.compare.run import Run, differences, load, results_of
-from runner.runs.compare.views import VIEWS, breaks, head, lists, print_changes, render_json, render_markdown
+from runner.runs.compare.run import Run, load, results_of
+from runner.runs.compare.views import breaks, head, print_changes, render_json, render_markdown
 from runner.store.record_file import append_record
-from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, compiled, control, known, make_job, make_record
+from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, control, known, make_job, make_record
 
 MODELS = tuple(f"model_{number}" for number in range(6))
 
@@ -61,67 +58,6 @@ def verdict(change: Change) -> Verdict | None:
     return change.ratios[SPEEDUP].verdict
 
 
-def ended(changes: RunChanges, how: str) -> list[Change]:
-    return [change for change in changes.every if change.ending == how]
-
-
-def tables(changes: RunChanges) -> list[Table]:
-    views = (view for view in VIEWS if isinstance(view, View) and CONSOLE in view.outlets)
-    return [table for view in views for table in view.tables(changes)]
-
-
-def test_a_lost_speedup_is_found_among_others_that_kept_theirs(tmp_path: Path) -> None:
-    steady = dict.fromkeys(MODELS, 1.5)
-    changes = compared(tmp_path, measured(steady), measured({**steady, "model_3": 1.2}, machine="another"))
-    (lost,) = (c for c in changes.changes if verdict(c) is Verdict.SLOWER)
-    assert lost.first.name == "model_3"
-    assert known(lost.speedup).factor == pytest.approx(0.8, rel=0.01)
-    assert known(lost.speedup).within(0.8)
-    (group,) = changes.groups
-    assert (len(group.changes), *group.passed, len(group.timed)) == (6, 6, 6, 6)
-    assert group.geomeans[0] == pytest.approx(1.5, rel=0.01)
-    assert verdict(changes.controls[0]) is None, "the control is not judged: it is what noise is judged by"
-
-
-@pytest.mark.parametrize(
-    ("condition", "other"),
-    [
-        *(("batch size", {"batch_size": 4}), ("scale", {"scale": "small"}), ("precision", {"dtype": "amp"})),
-        *(("device", {"device": "cuda"}), ("changes", {"config": ("layers=2",)})),
-        *(("changes", {"loss": "mean"}), ("options", {"baseline_dtype": "float32", "dtype": "float32"})),
-        ("options", {"options": CompilerOptions(freezing=True)}),
-        ("protocol", {"protocol": Protocol(use_eval_mode=True)}),
-    ],
-)
-def test_another_measurement_is_in_no_number(tmp_path: Path, condition: str, other: dict[str, Any]) -> None:
-    same, first, second = (make_record(job) for job in (make_job("same"), make_job(), make_job(**other)))
-    changes = compared(tmp_path, [same, first], [same, second])
-    assert [change.first.name for change in changes.changes] == ["same"]
-    ((a, b),) = changes.matched.mismatches
-    assert (a.name, [n for n, *_ in differences(a.conditions, b.conditions)]) == ("model", [condition])
-    assert len(changes.groups[0].changes) == 1
-
-
-def test_a_sweep_is_compared_point_by_point_and_its_points_are_no_models_to_average(tmp_path: Path) -> None:
-    axes = [("batch", (2, 8)), ("threads", (1, 2))]
-    jobs = [job for name in ("model", "other") for job in points(make_job(name), axes)]
-    before = [make_record(job, speedup=1.5) for job in jobs]
-    after = [make_record(job, speedup=1.2 if job is jobs[1] else 1.5) for job in jobs[::-1]]
-    changes = compared(tmp_path, before, after)
-    assert all(change.first.record.job == change.second.record.job for change in changes.changes)
-    assert len(changes.timed) == len(jobs)
-    (lost,) = (c.first for c in changes.changes if verdict(c) is Verdict.SLOWER)
-    assert lost.title.endswith("(training, float32, cpu, scale full, changes batch=2 threads=2), inductor")
-    assert (changes.groups, known(changes.drift).n) == ((), 2)
-    (table,) = tables(changes)
-    assert table.rows[0][0] == "model (batch=2 threads=2)"
-
-
-def test_two_gpus_of_one_kind_are_the_same_device(tmp_path: Path) -> None:
-    first, second = ([make_record(make_job(device=name))] for name in ("cuda:1", "cuda"))
-    assert len(compared(tmp_path, first, second).timed) == 1
-
-
 def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Path) -> None:
     def at(**facts: Any) -> Record:
         record = make_record(make_job(), speedup=1.5, metrics={"graph_breaks": len(facts)})
@@ -154,25 +90,6 @@ def test_a_ratio_agrees_with_the_two_numbers_beside_it(tmp_path: Path) -> None:
         assert known(changes.drift).factor == pytest.approx(eager)
 
 
-def test_endings(tmp_path: Path) -> None:
-    endings = {
-        "lost": (Status.PASS, Status.CRASH),
-        "fixed": (Status.FAIL_ACCURACY, Status.PASS),
-        "other": (Status.TIMEOUT, Status.OOM),
-        "skipped": (Status.PASS, Status.SKIP),
-        "as before": (Status.CRASH, Status.CRASH),
-    }
-    sides = [
-        [make_record(make_job(name), status=both[which]) for name, both in endings.items()]
-        for which in (0, 1)
-    ]
-    changes = compared(tmp_path, *sides)
-    for how, names in ((NEW_FAILURE, ["lost"]), (FIXED, ["fixed"]), (OTHER, ["other", "skipped"])):
-        assert [change.first.name for change in ended(changes, how)] == names
-    assert changes.timed == (), "a speedup of what failed counts for nothing"
-    assert changes.groups[0].passed == (2, 1)
-
-
 def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     """A killed run must not pass for want of failures."""
     jobs = [make_job(name, candidates=("inductor",)) for name in ("one", "two")]
@@ -187,7 +104,8 @@ def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:
     assert case == "toys two (training, float32, cpu, scale full, batch size 8), inductor: pass -> no record"
     again = changes_between(torn, whole)
     news = [result.name for result in again.matched.only_second]
-    assert (ended(again, FIXED), news) == ([], ["two"]), "what was never measured before is not fixed now"
+    fixed = [change for change in again.every if change.ending == FIXED]
+    assert (fixed, news) == ([], ["two"]), "what was never measured before is not fixed now"
     neither = changes_between(torn, other)
     assert (neither.matched.only_first, neither.matched.only_second, len(neither.changes)) == ([], [], 1)
 
@@ -202,38 +120,6 @@ def test_what_ctrl_c_cut_short_is_compared_and_said_to_be_unfinished(tmp_path: P
     append_record(folder / "records.jsonl", second)  # by --resume
     assert load("--compare", folder).notes == (f"{folder} is not finished: no record of 1 result",)
     assert len(changes_between(cut, cut).timed) == 2
-
-
-@pytest.mark.parametrize(
-    ("hits", "misses", "alike"),
-    [
-        *(((2, 0), (0, 3), False), ((3, None), (None, 3), False)),
-        *(((2, 1), (1, 0), True), ((0, 0), (2, 3), True), ((2, None), (0, None), True)),
-    ],
-)
-def test_a_compilation_that_a_cache_shortened_is_not_compared_with_one_without(
-    tmp_path: Path, hits: tuple[int | None, ...], misses: tuple[int | None, ...], alike: bool
-) -> None:
-    first, second = (
-        [make_record(make_job(), metrics={"compile_cache_hits": hit, "compile_cache_misses": miss})]
-        for hit, miss in zip(hits, misses, strict=True)
-    )
-    changes = compared(tmp_path, first, second)
-    assert (changes.changes[0].compile_factor is not None) == alike
-    assert changes.changes[0].speedup is not None
-    said = "Compilation times of 1 result are not compared: compile caches are warm in A and cold in B."
-    assert [line for line in head(changes) if "compile caches are" in line] == [said] * (not alike)
-
-
-def test_with_cold_compilations_the_caches_of_the_timed_process_do_not_count(tmp_path: Path) -> None:
-    warm = make_record(make_job(), metrics={"compile_cache_hits": 3})
-    runs = replace(warm, compilations=(compiled(COLD, 9.0),))
-    misses = replace(runs, metrics={**runs.metrics, "compile_cache_hits": 0, "compile_cache_misses": 3})
-    assert compared(tmp_path / "1", [runs], [misses]).changes[0].compile_factor == pytest.approx(1.0)
-    assert compared(tmp_path / "2", [runs], [warm]).changes[0].compile_factor is None
-    twice = [replace(runs, compilations=(compiled(COLD, s), compiled(COLD, s + 1, 1))) for s in (1.0, 9.0)]
-    titles = [listed.title for listed in lists(compared(tmp_path / "3", twice[:1], twice[1:]))]
-    assert titles == ["Compilation latency changed by more than 25%"], "without: timed once"
 
 
 @pytest.mark.parametrize(
@@ -338,28 +224,6 @@ def test_twenty_real_runs_of_the_same_thing_are_not_told_apart() -> None:
     assert sum(held) / len(held) >= 0.93
     called = [change for change in timed if verdict(change) in (Verdict.SLOWER, Verdict.FASTER)]
     assert len(called) <= 0.05 * len(timed)
-
-
-def at_batch(size: int, status: Status = Status.PASS) -> Record:
-    """A result that ran, or ended, at this batch size."""
-    record = make_record(make_job(), status=status)
-    return replace(record, model=replace(known(record.model), batch_size=size))
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        # at half of the planned batch; then it failed before it told its batch
-        (at_batch(4), replace(make_record(make_job(), status=Status.MODEL_FAIL_TO_LOAD), model=None)),
-        # the engine halves the batch down to 1 before it records the failure
-        (make_record(make_job()), at_batch(1, Status.OOM)),
-    ],
-)
-def test_a_failure_at_another_batch_is_a_new_failure(tmp_path: Path, before: Record, after: Record) -> None:
-    other = make_record(make_job("other"))
-    changes = compared(tmp_path, [before, other], [after, other])
-    assert changes.matched.mismatches == []
-    assert [change.first.name for change in ended(changes, NEW_FAILURE)] == ["model"]
 
 
 # -- written out, and what cannot be read -------------------------------------------------------

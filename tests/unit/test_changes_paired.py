@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 from harness.schema import Record, Samples, Status
-from runner.analysis.digits import estimate_text
-from runner.analysis.estimate import PairedEstimate, Reason, Verdict
-from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP
+from runner.analysis.estimate import PairedEstimate, Verdict
+from runner.analysis.results import EAGER_STEP, STEP
 from runner.analysis.statistics import paired_speedup
 from runner.analysis.verdicts.between import pooled
 from runner.analysis.verdicts.decision import difference, over_runs
 from runner.runs.compare.changes import RunChanges, changes_between, shared_rounds
 from runner.runs.compare.run import Result, load, results_of
-from runner.runs.compare.views import SIDE_BY_SIDE, WORDS, head, lists
+from runner.runs.compare.views import WORDS, head, lists
 from tests.factories import known, make_job, make_record, make_samples, with_samples
-from tests.unit.test_changes import MODELS, gated, tables, verdict, write
+from tests.unit.test_changes import MODELS, gated, write
 from tests.unit.test_changes import compared as compared_runs
 from tests.unit.test_environments_compare import records
 
@@ -76,24 +75,6 @@ def test_a_change_comes_from_the_rounds_of_both_sides(tmp_path: Path) -> None:
     assert speedup.factor == pytest.approx(EAGER / SLOWER, rel=0.005)
     assert not compiled.within(1.04)  # the rounds vary by 20 %; processes, as assumed, by 2 %
     assert not speedup.within(0.93)
-
-
-def test_three_times_stand_side_by_side(tmp_path: Path) -> None:
-    """Of a pull request: eager before, eager now, compiled now."""
-    changes = compared(tmp_path / "run", run(noise=0.02))
-    *_, table = tables(changes)
-    cells = dict(zip(table.header, table.rows[0], strict=True))
-    headers = [column.header for column in SIDE_BY_SIDE]
-    eager, now, compiled = (float(cells[name].split()[0]) for name in headers)
-    assert eager == pytest.approx(10.0, rel=0.05)
-    assert now == pytest.approx(10.0 * EAGER, rel=0.05)
-    assert compiled == pytest.approx(5.0 * SLOWER, rel=0.05)
-    change = changes.changes[0]
-    assert cells["eager B, ms\n(x of A's time)"].endswith(f"({estimate_text(change.of(EAGER_STEP))})")
-    assert cells["compiled B, ms\n(speedup)"].endswith(f"({estimate_text(change.second.speedup)})")
-    write(tmp_path / "other", run())
-    *_, table = tables(between(f"{tmp_path}/run@old", f"{tmp_path}/other@new"))
-    assert not {*headers} & {*table.header}
 
 
 def test_two_runs_with_the_same_numbers_resolve_less(tmp_path: Path) -> None:
@@ -155,24 +136,6 @@ def test_intervals_of_no_change_hold_1(models: int, noise: float) -> None:
 def a_run(day: float, **slower: float) -> list[Record]:
     """The models on a day; ``slower``: of some of them, the share of their speedup."""
     return [make_record(make_job(m), speedup=1.5 * day * slower.get(m, 1), jitter=0.005) for m in MODELS]
-
-
-@pytest.mark.parametrize(("slower", "word"), [(0.8, "slower"), (0.97, "inconclusive"), (1.25, "faster")])
-def test_a_change_is_beside_the_days(tmp_path: Path, slower: float, word: str) -> None:
-    """Days differ by 2 %, so a loss of 3 % may be another day."""
-    base = [a_run(day) for day in (0.98, 1.0, 1.02)]
-    changes = compared_runs(tmp_path, *base, a_run(1.0, model_1=slower))
-    changed = changes.changes[1]
-    assert known(verdict(changed)).value == word
-    assert known(changed.first.speedup).factor == pytest.approx(1.5, rel=0.01)
-    opened = changed.ratios[SPEEDUP].open
-    assert (opened and opened.reason) == (Reason.RUNS if word == "inconclusive" else None)
-    first, *_, noise = head(changes)
-    assert first.startswith(f"A: 3 runs, {tmp_path}/a, {tmp_path}/b, {tmp_path}/c: torch ")
-    assert noise.startswith("Noise between the runs of A: ")
-    fell, rose = (len(gated(changes, f"{gate}:5%").cases) for gate in ("regression", "improvement"))
-    assert (fell, rose) == (word == "slower", word == "faster")
-    assert ("take the new run as the base" in gated(changes, "improvement:5%").advice) == (word == "faster")
 
 
 def test_a_result_of_some_runs_is_used_and_said(tmp_path: Path) -> None:

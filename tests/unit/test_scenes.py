@@ -18,8 +18,10 @@ from harness.schema import (
     EAGER_START,
     SIZES,
     Compilation,
+    CompilerOptions,
     Extras,
     Failure,
+    Protocol,
     Record,
     Scalar,
     Status,
@@ -28,9 +30,13 @@ from harness.schema import (
 from runner.analysis.derive import summarize
 from runner.plan.sweep import points
 from runner.reports import markdown
+from runner.runs.compare.gates import gate_results, gates_asked
+from runner.runs.compare.views import render_markdown
 from tests import oracle
-from tests.factories import compiled, make_job, make_parity, make_record, with_samples
+from tests.factories import compiled, known, make_job, make_parity, make_record, with_samples
+from tests.unit import test_changes_paired as paired
 from tests.unit import test_environments_compare as environments
+from tests.unit.test_changes import MODELS, compared, measured
 from tests.unit.test_compiling import runs
 from tests.unit.test_start_up import raced, steps
 from tests.unit.test_sweep import swept
@@ -176,13 +182,110 @@ def told(records: list[Record]) -> str:
     return "\n".join([text, *rows]) + "\n"
 
 
+# -- comparisons of runs: each the records of its sides, the new one last ----------------------
+Sides = tuple[list[Record], ...]
+
+
+def two_runs() -> Sides:
+    """A speedup is lost; results ended otherwise, or are of another condition or batch."""
+    steady = dict.fromkeys(MODELS, 1.5)
+    first, second = measured(steady), measured({**steady, "model_3": 1.2}, machine="another")
+    for name, before, after in (
+        ("lost", Status.PASS, Status.CRASH),
+        ("fixed", Status.FAIL_ACCURACY, Status.PASS),
+        ("other", Status.TIMEOUT, Status.OOM),
+        ("skipped", Status.PASS, Status.SKIP),
+        ("as before", Status.CRASH, Status.CRASH),
+    ):
+        first.append(make_record(make_job(name), status=before))
+        second.append(make_record(make_job(name), status=after))
+    others: list[dict[str, Any]] = [
+        *({"batch_size": 4}, {"scale": "small"}, {"dtype": "amp"}, {"device": "cuda"}, {"loss": "mean"}),
+        *({"config": ("layers=2",)}, {"baseline_dtype": "float32", "dtype": "float32"}),
+        {"options": CompilerOptions(freezing=True)},
+        {"protocol": Protocol(use_eval_mode=True)},
+    ]
+    for other in others:
+        name = f"another {next(iter(other))}"
+        first.append(make_record(make_job(name)))
+        second.append(make_record(make_job(name, **other)))
+    first.append(make_record(make_job("two cards of a kind", device="cuda:1")))
+    second.append(make_record(make_job("two cards of a kind", device="cuda")))
+
+    def at_batch(size: int | None, name: str, status: Status) -> Record:
+        record = make_record(make_job(name), status=status)
+        return replace(record, model=replace(known(record.model), batch_size=size) if size else None)
+
+    # at half of the planned batch; then it failed before it told its batch
+    first.append(at_batch(4, "half a batch", Status.PASS))
+    second.append(at_batch(None, "half a batch", Status.MODEL_FAIL_TO_LOAD))
+    # the engine halves the batch down to 1 before it records the failure
+    first.append(at_batch(8, "down to 1", Status.PASS))
+    second.append(at_batch(1, "down to 1", Status.OOM))
+    return first, second
+
+
+def swept_runs() -> Sides:
+    """Point by point: points are no models to average."""
+    axes = [("batch", (2, 8)), ("threads", (1, 2))]
+    jobs = [job for name in ("model", "other") for job in points(make_job(name), axes)]
+    after = [make_record(job, speedup=1.2 if job is jobs[1] else 1.5) for job in jobs[::-1]]
+    return [make_record(job, speedup=1.5) for job in jobs], after
+
+
+def compiled_runs() -> Sides:
+    """A time that a cache shortened is not compared with one without; those of --compile-runs always are."""
+    rows: dict[str, tuple[tuple[int | None, ...], tuple[int | None, ...], tuple[int, ...]]] = {
+        "cold now": ((2, 0), (0, 3), (0, 0)),
+        "misses now": ((3, None), (None, 3), (0, 0)),
+        "some": ((2, 1), (1, 0), (0, 0)),
+        "none": ((0, 0), (2, 3), (0, 0)),
+        "untold": ((2, None), (0, None), (0, 0)),
+        "compiled once": ((3, 0), (0, 3), (1, 1)),
+        "compiled twice": ((3, 0), (0, 3), (2, 2)),
+        "compiled once in A": ((3, 3), (None, None), (1, 0)),
+    }
+    sides: tuple[list[Record], ...] = ([], [])
+    for name, (hits, misses, times) in rows.items():
+        for side, hit, miss, count, seconds in zip(sides, hits, misses, times, (5.0, 9.0), strict=True):
+            numbers: dict[str, Scalar] = {"compile_cache_hits": hit, "compile_cache_misses": miss}
+            record = make_record(make_job(name), compilation_s=seconds, metrics=numbers)
+            cold = tuple(compiled(COLD, seconds + number, number) for number in range(count))
+            side.append(replace(record, compilations=cold))
+    return sides
+
+
+def days() -> Sides:
+    """Of a base of several runs, whose days differ by 2 %: a loss of 3 % may be another day."""
+    base = [paired.a_run(day) for day in (0.98, 1.0, 1.02)]
+    return *base, paired.a_run(1.0, model_1=0.8, model_2=0.97, model_3=1.25)
+
+
+def environments_of_a_run() -> Sides:
+    """Of a pull request: eager before, eager now, compiled now, from the same rounds."""
+    return (paired.run(noise=0.02),)
+
+
+COMPARED: dict[str, Callable[[], Sides]] = {
+    scene.__name__: scene for scene in (two_runs, swept_runs, compiled_runs, days, environments_of_a_run)
+}
+
+
+def changes_told(sides: Sides, folder: Path) -> str:
+    changes = compared(folder, *sides) if len(sides) > 1 else paired.compared(folder / "run", sides[0])
+    results, refusals = gate_results(changes, gates_asked(["regression:5%", "improvement:5%", "parity"]))
+    text = render_markdown(changes, results).replace(f"{folder}/", "")
+    return "\n".join([text, *map(str, refusals)]) + "\n"
+
+
 def short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_a_scene_is_told_as_before(name: str) -> None:
-    text, golden = told([*SCENES[name]()]), GOLDEN / f"{name}.md"
+@pytest.mark.parametrize("name", [*SCENES, *COMPARED])
+def test_a_scene_is_told_as_before(name: str, tmp_path: Path) -> None:
+    golden = GOLDEN / f"{name}.md"
+    text = told([*SCENES[name]()]) if name in SCENES else changes_told(COMPARED[name](), tmp_path)
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text, encoding="utf-8")
