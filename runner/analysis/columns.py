@@ -164,6 +164,7 @@ COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
         "notes": lambda c: "; ".join(notes_of(c.record)),
         "baseline_tokens_per_s": _tokens_per_s("baseline"),
         "candidate_tokens_per_s": _tokens_per_s("candidate"),
+        "between_df": lambda c: c.estimate.df if c.estimate and c.estimate.processes > 1 else None,
         "torch": lambda c: c.record.environment.get("torch"),
     }
 )

@@ -16,7 +16,7 @@ from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
 from runner.analysis.estimate import Mean, PairedEstimate, Verdict
 from runner.analysis.findings import findings
-from runner.analysis.ratios import averages, candidate_pairs, over_eager, over_plain, over_reference, place_of
+from runner.analysis.ratios import averages, candidate_pairs, over_eager, over_reference, place_of
 from runner.analysis.results import (
     ALLOCATOR,
     PAIRS,
@@ -57,11 +57,12 @@ Peaks = Mapping[str, float]
 
 def summarize(records: Sequence[Record]) -> Summary:
     """Everything that reports show of a run. Jobs are in plan order, candidates in the order of their job."""
-    comparisons = compare(_in_plan_order(records))
+    ordered = _in_plan_order(records)
+    comparisons = compare(ordered)
     ratios = (
         *(ratio for comparison in comparisons for ratio in comparison.own.values()),
         *candidate_pairs([step for comparison in comparisons if (step := comparison.step) is not None]),
-        *over_reference(records),
+        *over_reference(ordered),
         *compile_pairs(comparisons),
         *first_step_pairs(comparisons),
     )
@@ -83,18 +84,8 @@ def summarize(records: Sequence[Record]) -> Summary:
 def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
     """One comparison for each record, in the given order. A record without samples has no timing numbers."""
     devices = device_labels(records)
-    own = over_eager(records)
-    plain = over_plain([ratios["step"] for ratios in own if "step" in ratios])
-    each = zip(records, devices, own, _peaks_of(records, devices), strict=True)
-    return tuple(
-        _comparison(record, device, {**ratios, **_named(plain, record)}, peaks)
-        for record, device, ratios, peaks in each
-    )
-
-
-def _named(plain: Mapping[tuple[str, str], Ratio], record: Record) -> dict[str, Ratio]:
-    key = record.job.key, record.candidate
-    return {"plain": plain[key]} if key in plain else {}
+    each = zip(records, devices, over_eager(records), _peaks_of(records, devices), strict=True)
+    return tuple(_comparison(*known) for known in each)
 
 
 def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Peaks) -> Comparison:
@@ -110,7 +101,7 @@ def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Pe
         place=place_of(record, device),
         own=own,
         compilations_s=tuple(times),
-        compilation_latency_s=center(times),
+        compile_s=center(times),
         baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
         candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),
         memory_ratio=finite(derived["memory_ratio"]),
@@ -247,4 +238,4 @@ def _group(
 
 def _mean(comparisons: Iterable[Comparison], number: Callable[[Comparison], Scalar]) -> MeanOf:
     values = [value for c in comparisons if (value := finite(number(c))) is not None]
-    return MeanOf(n=len(values), value=fmean(values) if values else None)
+    return MeanOf(len(values), fmean(values) if values else None)

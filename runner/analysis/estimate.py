@@ -153,21 +153,12 @@ class PairedEstimate(OfRounds):
     widened: float = 1.0  # that interval's factor for rounds that depend on each other
 
     @property
-    def speedup(self) -> float:
-        return self.factor
-
-    @property
     def baseline_ms(self) -> float:
         return self.baseline_median_s * 1e3
 
     @property
     def candidate_ms(self) -> float:
         return self.candidate_median_s * 1e3
-
-    @property
-    def between_df(self) -> float | None:
-        """Degrees of freedom of the interval over processes."""
-        return self.df if self.processes > 1 else None
 
     @property
     def effective_n(self) -> float:

@@ -186,7 +186,7 @@ class Known:
         record, job = self.record, self.record.job
         names = [name for name in placement((BASELINE, *job.candidates), job) if name.startswith("inductor")]
         shared = of(job.device).accelerated and record.candidate in names and len(names) > 1
-        timed = self.comparison.compilation_latency_s is not None and not by_round(record, COLD)
+        timed = self.comparison.compile_s is not None and not by_round(record, COLD)
         return ", ".join(names) if shared and timed else ""
 
     def secretly_cold(self) -> str:

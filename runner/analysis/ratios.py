@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -69,21 +69,14 @@ def averages(ratios: Iterable[Ratio]) -> tuple[Average, ...]:
     """Of the ratios that count, by family, place and sides."""
     groups: dict[tuple[object, ...], list[Ratio]] = {}
     for ratio in ratios:
-        if not ratio.is_point:
+        if not ratio.record.job.case.point:  # a model's points are not several models
             key = (ratio.family, ratio.quantity, ratio.place, ratio.first, ratio.second)
             groups.setdefault(key, []).append(ratio)
     return tuple(
         Average(
-            family=first.family,
-            place=first.place,
-            first=first.first,
-            second=first.second,
-            total=len(members),
-            mean=geomean([r.estimate for r in members if r.counts and r.estimate is not None]),
-            record=first.record,
+            some[0], len(some), geomean([r.estimate for r in some if r.counts and r.estimate is not None])
         )
-        for members in groups.values()
-        for first in members[:1]
+        for some in groups.values()
     )
 
 
@@ -91,8 +84,8 @@ def averages(ratios: Iterable[Ratio]) -> tuple[Average, ...]:
 
 
 def over_eager(records: Sequence[Record]) -> list[dict[str, Ratio]]:
-    """Of each record, the ratios over its eager by name: ``step``, ``prefill``, ``decode``, ``system`` and
-    ``allocator``, as far as it was timed.
+    """Of each record, the ratios over its eager by name: ``step``, ``prefill``, ``decode``, ``system``,
+    ``allocator`` and (over itself) ``plain``, as far as it was timed.
 
     The family of the steps: the records that passed, with the A/A control. The promise is about what counts.
     """
@@ -119,7 +112,10 @@ def over_eager(records: Sequence[Record]) -> list[dict[str, Ratio]]:
         }
         each.append({name: row for name, row in rows.items() if row.estimate is not None})
     judged_steps = iter(judged([rows["step"] for rows in each if "step" in rows], tested=passed))
-    return [rows | {"step": next(judged_steps)} if "step" in rows else rows for rows in each]
+    each = [rows | {"step": next(judged_steps)} if "step" in rows else rows for rows in each]
+    return [
+        rows | plain for rows, plain in zip(each, _over_plain([r.get("step") for r in each]), strict=True)
+    ]
 
 
 def generation_of(record: Record) -> Mapping[str, Estimate]:
@@ -147,19 +143,14 @@ def generation_of(record: Record) -> Mapping[str, Estimate]:
 
 
 def over_reference(records: Sequence[Record]) -> tuple[Ratio, ...]:
-    """One for each record of a job in several environments: job by job, eager before the compilers.
+    """One for each record, in plan order, of a job in several environments; eager before the compilers.
 
     Eager of the reference environment is included only as the A/A control. Skipped candidates are omitted.
     """
     measured = [r for r in records if r.job.environments and r.status is not Status.SKIP]
     measured = [r for r in measured if r.candidate in r.job.candidates]
-    jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in measured))}
-
-    def order(record: Record) -> tuple[int, bool, int]:
-        compiler, _ = split_candidate(record.job, record.candidate)
-        return jobs[record.job.key], compiler != EAGER, record.job.candidates.index(record.candidate)
-
-    measured.sort(key=order)
+    jobs = [*dict.fromkeys(r.job.key for r in measured)]
+    measured.sort(key=lambda r: (jobs.index(r.job.key), split_candidate(r.job, r.candidate)[0] != EAGER))
     both = zip(measured, device_labels(measured), strict=True)
     return judged([_over_reference(*each) for each in both], tested=passed)
 
@@ -208,16 +199,13 @@ def candidate_pairs(steps: Sequence[Ratio]) -> tuple[Ratio, ...]:
     return judged([row for pair in both if (row := _pair(*pair, family=PAIRS)).estimate is not None])
 
 
-def over_plain(steps: Sequence[Ratio]) -> dict[tuple[str, str], Ratio]:
-    """Of each candidate with settings, by job and candidate, the ratio over itself without them."""
-    named = {(step.record.job.key, step.record.candidate): step for step in steps}
-    plain = {(job, candidate): (job, plain_of(candidate)) for job, candidate in named}
-    rows = {
-        key: _pair(named[key], named[other], family=OVER_PLAIN)
-        for key, other in plain.items()
-        if other != key and other in named
-    }
-    return {key: row for key, row in rows.items() if row.estimate is not None}
+def _over_plain(steps: Sequence[Ratio | None]) -> Iterator[dict[str, Ratio]]:
+    """Of each step of a candidate with settings, ``plain``: the ratio over itself without them."""
+    named = {(step.record.job.key, step.record.candidate): step for step in steps if step is not None}
+    for step in steps:
+        other = step and named.get((step.record.job.key, plain_of(step.record.candidate)))
+        row = _pair(step, other, family=OVER_PLAIN) if step and other and other is not step else None
+        yield {"plain": row} if row and row.estimate is not None else {}
 
 
 def _pair(first: Ratio, second: Ratio, *, family: str) -> Ratio:

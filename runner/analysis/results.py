@@ -41,7 +41,6 @@ PAIRS = "candidates"  # candidate over candidate
 REFERENCE = "reference"  # over eager of the reference environment
 COMPILATIONS = "compilations"
 FIRST_STEPS = "first steps"  # of `--start-up`
-STREAMS = "streams"  # of `--shapes`
 CHANGE = "change"  # between runs
 
 # quantities
@@ -89,31 +88,18 @@ class Ratio:
     verdict: Verdict | None = None
     open: Open | None = None  # None: the verdict is closed
 
-    @property
-    def is_point(self) -> bool:
-        """Whether it is a point of a sweep: a model's points are not several models."""
-        return bool(self.record.job.case.point)
-
 
 def same_results(record: Record) -> bool | None:
     """Whether parity between environments passed; None if it was not checked."""
     return None if record.env_parity is None else not record.env_parity.failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Average:
-    """The geometric mean of the ratios of two sides over the models of a place. ``total`` counts all.
+class Average(NamedTuple):
+    """The geometric mean of ratios like this (the first) over the models of its place, ``total`` in all."""
 
-    ``record``: of its first ratio.
-    """
-
-    family: str
-    place: Place
-    first: Side
-    second: Side
+    ratio: Ratio
     total: int
     mean: Mean
-    record: Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -133,7 +119,7 @@ class Comparison:
     place: Place
     own: Mapping[str, Ratio]
     compilations_s: tuple[float, ...]  # the times of compiling it: one, or those of ``compilations_of``
-    compilation_latency_s: float | None  # their geometric mean
+    compile_s: float | None  # their geometric mean
     baseline_peak_gb: float | None  # 1e9 bytes
     candidate_peak_gb: float | None
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
@@ -164,19 +150,6 @@ class Comparison:
         """Whether its interval assumes of an accelerator the tau that was measured on a CPU."""
         assumed = self.estimate is not None and self.estimate.assumed_sd is not None
         return assumed and not self.record.calibrated and of(self.record.job.device).accelerated
-
-    @property
-    def compile_s(self) -> float | None:
-        return self.compilation_latency_s
-
-    @property
-    def device(self) -> str:
-        """The label of its device."""
-        return self.place.device
-
-    @property
-    def side(self) -> Side:
-        return Side(self.compiler)
 
     @property
     def step(self) -> Ratio | None:
@@ -235,8 +208,7 @@ class Comparison:
                     yield metric.explains, shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanOf:
+class MeanOf(NamedTuple):
     """Arithmetic mean over the ``n`` models that passed and have the number."""
 
     n: int
@@ -270,13 +242,11 @@ class GroupSummary:
     checked: bool  # whether parity was checked; without it (--performance), ``passed`` counts what ran
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileStart:
-    """The ``n`` compilations of a candidate that began alike: geometric means by the names of the metrics."""
+class CompileStart(NamedTuple):
+    """The compilations of a candidate that began alike: geometric means by the names of the metrics."""
 
     comparison: Comparison
     start: str
-    n: int
     means: Mapping[str, float]
     time: Estimate  # of the whole compilation (s)
 
@@ -344,11 +314,10 @@ class Curve:
     def family(self) -> tuple[object, ...]:
         """What the curves of all candidates of a model share."""
         first = self.comparisons[0]
-        return self.axis, self.case, first.device, first.record.job.dtype
+        return self.axis, self.case, first.place.device, first.record.job.dtype
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """A warning about the numbers, or another list: its title, its cases, and what to do."""
 
     title: str
@@ -389,4 +358,4 @@ class Summary:
         return tuple(ratio for ratio in self.ratios if ratio.family == family)
 
     def averages_of(self, family: str) -> tuple[Average, ...]:
-        return tuple(average for average in self.averages if average.family == family)
+        return tuple(average for average in self.averages if average.ratio.family == family)

@@ -49,7 +49,7 @@ def paired_speedup(baseline_s: Column, candidate_s: Column) -> PairedEstimate:
     if baseline.size == 0:
         raise ValueError("there are no times to compare")
     times = np.concatenate((baseline, candidate))
-    if not are_times(times):
+    if not (np.isfinite(times).all() and (times > 0).all()):
         raise ValueError("times must be positive and finite")
     differences = np.log(baseline / candidate)
     averages = walsh_averages(differences)
@@ -101,11 +101,6 @@ def student(log: float, parts: Sequence[Part]) -> Estimate:
         error=error,
         df=df,
     )
-
-
-def are_times(column: Floats) -> bool:
-    """Whether all values are positive and finite."""
-    return bool(np.isfinite(column).all() and (column > 0).all())
 
 
 def middle(ordered: Floats) -> float:

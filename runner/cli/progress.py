@@ -172,7 +172,7 @@ def estimates(pairs: Pairs) -> str:
     from runner.analysis.statistics import paired_speedup
 
     return "  ".join(
-        f"{candidate} {paired_speedup(baseline, times).speedup:.2f}x"
+        f"{candidate} {paired_speedup(baseline, times).factor:.2f}x"
         for candidate, (baseline, times) in pairs.items()
         if baseline
     )

@@ -71,7 +71,7 @@ def _of_curve(curve: Curve) -> str:
     """``branch training float32 cpu, inductor over batch 1 to 64: faster from batch 6 [4, 8]; 5/5 pass``"""
     first = curve.comparisons[0]
     job, compiler = first.record.job, compiler_name(first.compiler)
-    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, first.device)))
+    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, first.place.device)))
     passed = sum(comparison.passed for comparison in curve.comparisons)
     rate = f"{passed}/{len(curve.comparisons)} pass"
     return f"{model}, {compiler} over {range_text(curve)}: {crossing_text(curve)}; {rate}"
@@ -109,9 +109,9 @@ def _facts(comparison: Comparison) -> Iterator[str]:
 
 def beside_the_speedup(comparison: Comparison) -> Iterator[str]:
     """The compilation time, parity and the steps until compilation pays."""
-    if comparison.compiler != CONTROL and comparison.compilation_latency_s is not None:
+    if comparison.compiler != CONTROL and comparison.compile_s is not None:
         beside = " beside other jobs" if comparison.value("prepared_beside") else ""
-        yield f"compiles in {seconds_text(comparison.compilation_latency_s)} s{beside}"
+        yield f"compiles in {seconds_text(comparison.compile_s)} s{beside}"
     yield f"parity {parity_word(comparison.record)}"
     if comparison.break_even is not None and not comparison.record.job.extras.shapes:
         yield paying_text(comparison.break_even)

@@ -99,7 +99,7 @@ def sweeps(summary: Summary) -> Iterator[tuple[str, Row]]:
         panels = [Panel(curves[0].axis, what, _lines(curves, of_compiler, what), places) for what in MEASURES]
         panels.append(Panel(PEAK, STEP, _lines(curves, of_compiler, STEP, over=PEAK)))
         first, case = curves[0].comparisons[0], curves[0].case
-        title = f"{case_name(case)}, {case.mode.value} {first.record.job.dtype}, {first.device}"
+        title = f"{case_name(case)}, {case.mode.value} {first.record.job.dtype}, {first.place.device}"
         yield curve_plot(summary, curves[0]), Row(title, first, panels)
 
 
@@ -129,7 +129,7 @@ def _measured(c: Comparison, what: str, side: int) -> Estimate | None:
         return median_ms((samples.candidate_s, samples.baseline_s)[side]) if samples else None
     if what == SPEEDUP:
         return c.estimate if side == CANDIDATE else None
-    peaks, compilation = (c.candidate_peak_gb, c.baseline_peak_gb), (c.compilation_latency_s, None)
+    peaks, compilation = (c.candidate_peak_gb, c.baseline_peak_gb), (c.compile_s, None)
     value = {COMPILATION: compilation, PEAK: peaks}[what][side]
     return None if value is None else single(value)
 

@@ -202,7 +202,7 @@ def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
     noise = COMPILE_NOISE
     for first, second in combinations([mode for mode in MODES.values() if mode in modes], 2):
         pair = modes[first], modes[second]
-        text, times = f"as fast as {first}", [c.compilation_latency_s for c in pair]
+        text, times = f"as fast as {first}", [c.compile_s for c in pair]
         factor = times[1] / times[0] if times[0] and times[1] else None
         if second == "reduce-overhead" and _on_cpu(pair[0].record):
             noise = max(noise, factor or 1.0, 1 / (factor or 1.0))

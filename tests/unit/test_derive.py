@@ -21,7 +21,7 @@ from tests.factories import comparison_of, compiled, finding, known, make_job, m
 @pytest.mark.parametrize("value", [None, True, "12", math.nan, math.inf])
 def test_a_metric_that_is_no_number_is_missing(value: Scalar) -> None:
     comparison = comparison_of(make_record(make_job(), metrics={"compilation_latency_s": value}))
-    assert comparison.compilation_latency_s is None
+    assert comparison.compile_s is None
     assert comparison.break_even is None
 
 
@@ -49,7 +49,7 @@ def on(device: str, model: str | None, name: str = "model") -> Record:
 )
 def test_equal_devices_are_averaged(devices: list[tuple[str, str | None]], labels: list[str]) -> None:
     summary = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
-    by_name = {c.record.job.case.name: c.device for c in summary.comparisons}
+    by_name = {c.record.job.case.name: c.place.device for c in summary.comparisons}
     assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
     assert {g.place.device: g.total for g in summary.groups} == {
         label: labels.count(label) for label in labels

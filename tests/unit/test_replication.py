@@ -74,7 +74,7 @@ def test_the_samples_of_all_processes_follow_each_other() -> None:
     assert [job.protocol.accuracy for job in run.jobs] == [True, True, True]
     estimate = known(summarize([*run.records.values()]).comparisons[0].estimate)
     assert estimate.processes == 3
-    assert estimate.speedup == pytest.approx(1.02, abs=0.01)
+    assert estimate.factor == pytest.approx(1.02, abs=0.01)
     assert estimate.between_sd == pytest.approx(0.01, abs=0.006)
 
 

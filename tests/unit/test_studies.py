@@ -102,7 +102,7 @@ def test_compile_and_run_are_told_apart_and_ratios_come_from_pairs() -> None:
     seconds = [eager.compile_s, eager.run_s, compiled.compile_s, compiled.run_s]
     assert seconds == pytest.approx([3.0, 28.0, 9.0, 14.0])
     steps = known(paired(eager, compiled))
-    assert [steps.speedup, steps.low, steps.high] == pytest.approx([2.0] * 3)
+    assert [steps.factor, steps.low, steps.high] == pytest.approx([2.0] * 3)
 
 
 def test_compiled_follows_eager_within_the_spread_of_seeds_and_not_beyond() -> None:

@@ -25,6 +25,7 @@ from runner.analysis.results import (
     Comparison,
     CompileStart,
     Ratio,
+    Side,
 )
 from runner.analysis.statistics import Part, mean_of_logs, student, typical
 
@@ -103,7 +104,6 @@ def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...
         CompileStart(
             comparison=comparison,
             start=start,
-            n=len(times),
             means={name: mean for name in of_compiling() if (mean := _mean(comparison.record, start, name))},
             time=typical([*times.values()]),
         )
@@ -153,8 +153,8 @@ def _between_starts(
         place=own.place,
         record=own.record,
         other=other.record,
-        first=own.side._replace(start=start),
-        second=other.side._replace(start=other_start),
+        first=Side(own.compiler, start),
+        second=Side(other.compiler, other_start),
         estimate=paired_ratio(times(other.record, other_start), times(own.record, start)),
     )
 

@@ -42,7 +42,7 @@ def _facets(summary: Summary) -> tuple[Column[Comparison], ...]:
         "compiler": lambda c: compiler_name(c.compiler),
         "precision": lambda c: plain(c.record.job.dtype),
         "mode": lambda c: c.record.job.case.mode.value,
-        "device": lambda c: plain(c.device),
+        "device": lambda c: plain(c.place.device),
         "scale": lambda c: plain(c.record.job.case.scale),
         "environment": lambda c: environment_line(c.record.environment),
         "verdict": kind,
@@ -114,9 +114,9 @@ def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float 
 
 def _compile_in_steps(comparison: Comparison) -> float | None:
     """The x of the break-even chart: compilation latency / time of an eager step."""
-    if not comparison.compilation_latency_s or not comparison.baseline_ms:
+    if not comparison.compile_s or not comparison.baseline_ms:
         return None
-    return comparison.compilation_latency_s / (comparison.baseline_ms / 1e3)
+    return comparison.compile_s / (comparison.baseline_ms / 1e3)
 
 
 def short(value: Scalar) -> Number:

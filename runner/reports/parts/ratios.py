@@ -64,8 +64,8 @@ def of_job(summary: Summary, record: Callable[[Any], Record], drop: int = 9) -> 
 
 def _of_place(summary: Summary) -> Iterator[Column[Average]]:
     labels = summary.labels
-    yield text_column("models", lambda row: conditions(labels[row.place.suite], *row.place[1:]))
-    yield from values("text", "suite", "mode", "device", "dtype", of="place.")
+    yield text_column("models", lambda row: conditions(labels[row.ratio.place.suite], *row.ratio.place[1:]))
+    yield from values("text", "suite", "mode", "device", "dtype", of="ratio.place.")
 
 
 def _judged(name: str = "speedup", header: str = "speedup [95 % interval]") -> Iterator[Column[Ratio]]:
@@ -103,15 +103,15 @@ def _named(first: Side, second: Side) -> str:
 def _environment_averages(summary: Summary) -> Iterator[Part[Average]]:
     averages = summary.averages_of(REFERENCE)
     if any(row.total > 1 for row in averages):
-        where = averages[0].second.env
+        where = averages[0].ratio.second.env
         yield f"Environments: geometric mean against eager of {where} [95 % interval over models]", averages
 
 
 def _average_columns(summary: Summary) -> Iterator[Column[Average]]:
     yield from _of_place(summary)
-    yield Column("environment", "text", "first.env", "environment")
+    yield Column("environment", "text", "ratio.first.env", "environment")
     yield Column("versions", "text", versions, "versions", drop=2)
-    yield Column("compiler", "text", "first.name", "compiler")
+    yield Column("compiler", "text", "ratio.first.name", "compiler")
     yield Column("geomean_speedup", "ratio", "mean.value", "speedup", lambda row: mean_text(row.mean))
     yield from (Column(f"geomean_{end}", "ratio", f"mean.over.{end}") for end in ("low", "high"))
     yield from values("", "total")
@@ -121,8 +121,8 @@ def _average_columns(summary: Summary) -> Iterator[Column[Average]]:
 
 def versions(average: Average) -> str:
     """Of torch in the environment."""
-    known = average.record.job.environments
-    return plain(f"torch {next(env.torch for env in known if env.name == average.first.env)}")
+    known = average.ratio.record.job.environments
+    return plain(f"torch {next(env.torch for env in known if env.name == average.ratio.first.env)}")
 
 
 def _environments(summary: Summary) -> Iterator[Part[Ratio]]:
@@ -173,8 +173,8 @@ ENVIRONMENTS: tuple[View[Summary, Average], View[Summary, Ratio]] = (
 
 def _mean_columns(summary: Summary) -> Iterator[Column[Average]]:
     yield from _of_place(summary)
-    yield from (Column(side, "text", f"{side}.name") for side in ("first", "second"))
-    yield text_column("ratio of", lambda row: _named(row.first, row.second))
+    yield from (Column(side, "text", f"ratio.{side}.name") for side in ("first", "second"))
+    yield text_column("ratio of", lambda row: _named(row.ratio.first, row.ratio.second))
     yield text_column("for models like these", lambda row: mean_text(row.mean))
     yield text_column("for these models", lambda row: these_models_text(row.mean), 2)
     yield Column("", "", "mean.models", "n", drop=1)
@@ -222,7 +222,7 @@ def _start_columns(summary: Summary) -> Iterator[Column[CompileStart]]:
     for place, name in enumerate((*heads, *sorted(declared().by_name.keys() - heads.keys())), start=1):
         unit = declared().by_name[name].unit or "count"  # the mean of counts is no count
         yield Column(name, unit, f"means.{name}", heads.get(name, ""), drop=place)
-    yield Column("n", "", "n", "n")
+    yield Column("n", "", "time.n", "n")
 
 
 def _compile_columns(summary: Summary) -> Iterator[Column[Ratio]]:

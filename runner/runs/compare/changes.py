@@ -232,7 +232,7 @@ def _over_runs(own: Sequence[Result], every: Iterable[Sequence[Result]]) -> Resu
     comparison = replace(
         shown.comparison,
         own=ratios,
-        compilation_latency_s=center([c.compile_s for c in known if c.compile_s]),
+        compile_s=center([c.compile_s for c in known if c.compile_s]),
         memory_ratio=center([c.memory_ratio for c in known if c.memory_ratio]),
     )
     shares = shown.shares if len(own) < 2 else None
