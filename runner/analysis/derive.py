@@ -115,47 +115,34 @@ def _in_plan_order(records: Sequence[Record]) -> list[Record]:
 
     The record file has them in the order in which they ended; ``read_run`` has jobs in the plan's order.
     """
-    jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in records))}
-
-    def place(record: Record) -> tuple[int, int]:
-        candidates = record.job.candidates
-        is_listed = record.candidate in candidates
-        return jobs[record.job.key], candidates.index(record.candidate) if is_listed else len(candidates)
-
-    return sorted(records, key=place)
+    jobs = [*dict.fromkeys(r.job.key for r in records)]
+    return sorted(
+        records, key=lambda r: (jobs.index(r.job.key), [*r.job.candidates, r.candidate].index(r.candidate))
+    )
 
 
 def _peaks_of(records: Sequence[Record], devices: Sequence[str]) -> tuple[Peaks, ...]:
     """For each record, the highest rates of the records with its device, precision and thread count."""
     names = [metric.name for metric in declared().metrics if metric.limit]
-    keys = [
-        (device, record.job.dtype, record.job.protocol.threads)
-        for record, device in zip(records, devices, strict=True)
-    ]
-    peaks: dict[tuple[str, str, int | None], dict[str, float]] = {}
+    keys = [(device, r.job.dtype, r.job.protocol.threads) for r, device in zip(records, devices, strict=True)]
+    peaks: dict[tuple[str, str, int | None], dict[str, float]] = {key: {} for key in keys}
     for key, record in zip(keys, records, strict=True):
-        best = peaks.setdefault(key, {})
         for name in names:
-            value = finite(record.metrics.get(name))
-            if value is not None:
-                best[name] = max(value, best.get(name, value))
+            if (value := finite(record.metrics.get(name))) is not None:
+                peaks[key][name] = max(value, peaks[key].get(name, value))
     return tuple(peaks[key] for key in keys)
 
 
 def _derived_of(record: Record, estimate: PairedEstimate | None, peaks: Peaks) -> dict[str, Scalar]:
     """All metrics derived from the record's metrics."""
-    steps = (
-        {}
-        if estimate is None
-        else {EAGER: estimate.baseline_median_s, CANDIDATE: estimate.candidate_median_s}
-    )
+    times = estimate and {EAGER: estimate.baseline_median_s, CANDIDATE: estimate.candidate_median_s}
     # peaks are measured at the candidate's precision, so eager in another precision has no share of them
     alike = record.job.baseline_dtype in (None, record.job.dtype)
     seen = Seen(
         numbers=record.metrics,
         environment=record.environment,
         best=peaks,
-        step_s=steps,
+        step_s=times or {},
         comparable={EAGER: alike, CANDIDATE: True},
     )
     return declared().derived(seen)
@@ -179,16 +166,11 @@ def _steadiness(record: Record, estimate: PairedEstimate | None) -> dict[str, Sc
 
 def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
     members: dict[tuple[str, Place], list[Comparison]] = {}
-    for comparison in comparisons:
-        if not comparison.record.job.case.point:  # a model's points are not several models
-            members.setdefault((comparison.compiler, comparison.place), []).append(comparison)
-    run = {key: [c for c in group if c.record.status.counted] for key, group in members.items()}
-    common = _common(run)
-    return tuple(
-        _group(compiler, place, group, common.get(place, frozenset()))
-        for (compiler, place), group in run.items()
-        if group
-    )
+    for c in comparisons:
+        if c.record.status.counted and not c.record.job.case.point:  # a model's points are not several models
+            members.setdefault((c.compiler, c.place), []).append(c)
+    common = _common(members)
+    return tuple(_group(*key, group, common.get(key[1], frozenset())) for key, group in members.items())
 
 
 def _common(run: Mapping[tuple[str, Place], Sequence[Comparison]]) -> dict[Place, frozenset[str]]:
@@ -217,8 +199,7 @@ def _group(
         return geomean([estimate for estimate in own if estimate is not None])
 
     return GroupSummary(
-        compiler,
-        place,
+        *(compiler, place),
         total=len(members),
         passed=len(passed),
         pass_share=len(passed) / len(members),

@@ -317,7 +317,8 @@ class Curve:
         return self.axis, self.case, first.place.device, first.record.job.dtype
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
     """A warning about the numbers, or another list: its title, its cases, and what to do."""
 
     title: str

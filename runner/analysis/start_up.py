@@ -19,8 +19,6 @@ from runner.analysis.verdicts.compiling import break_even
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half
 
-Members = Mapping[int, Compilation]
-"""Round -> the process whose steps are timed."""
 Races = Mapping[int, tuple[float, ...]]
 """Round -> seconds from the beginning to the end of each step."""
 
@@ -28,36 +26,31 @@ Races = Mapping[int, tuple[float, ...]]
 def start_forms(comparisons: Iterable[Comparison]) -> tuple[StartForm, ...]:
     """The forms of each candidate, in their order. Candidates of a job share eager's processes."""
     forms: list[StartForm] = []
+    eagers: set[tuple[str, str]] = set()
     for comparison in comparisons:
-        starts = _by_start(comparison)
-        eager = starts.get(EAGER_START, {})
-        forms += [_start_form(comparison, start, members, eager) for start, members in starts.items()]
-    eagers = {_race(form): form for form in reversed(forms) if form.start == EAGER_START}
-    return tuple(form for form in forms if form.start != EAGER_START or form is eagers[_race(form)])
+        starts: dict[str, dict[int, Compilation]] = {}
+        for process in comparison.record.compilations:
+            if process.first_calls_s:
+                starts.setdefault(process.start, {})[process.round] = process
+        job = comparison.record.job.key, comparison.record.env
+        eager = _ends(starts.get(EAGER_START, {}))
+        known = [start for start in starts if start != EAGER_START or job not in eagers]
+        forms += [_start_form(comparison, start, starts[start], eager) for start in known]
+        eagers |= {job} if EAGER_START in starts else set()
+    return tuple(forms)
 
 
-def _race(form: StartForm) -> tuple[str, str]:
-    return form.comparison.record.job.key, form.comparison.record.env
-
-
-def _by_start(comparison: Comparison) -> dict[str, dict[int, Compilation]]:
-    """Start -> its processes."""
-    members: dict[str, dict[int, Compilation]] = {}
-    for process in comparison.record.compilations:
-        if process.first_calls_s:
-            members.setdefault(process.start, {})[process.round] = process
-    return members
-
-
-def _ends(members: Members) -> dict[int, tuple[float, ...]]:
+def _ends(members: Mapping[int, Compilation]) -> dict[int, tuple[float, ...]]:
     return {number: tuple(accumulate(process.first_calls_s)) for number, process in members.items()}
 
 
 # -- races ---------------------------------------------------------------------------
 
 
-def _start_form(comparison: Comparison, start: str, members: Members, eager: Members) -> StartForm:
-    ends, processes, theirs = _ends(members), [*members.values()], _ends(eager)
+def _start_form(
+    comparison: Comparison, start: str, members: Mapping[int, Compilation], theirs: Races
+) -> StartForm:
+    ends, processes = _ends(members), [*members.values()]
     ratios = [theirs[n][-1] / own[-1] for n, own in ends.items() if len(theirs.get(n, ())) == len(own)]
     counts = [finite(process.metrics.get("recompiles")) for process in processes]
     again = [count for count in counts if count is not None and start == SIZES]
@@ -109,12 +102,8 @@ def overtaking(form: Races, eager: Races, speedup: PairedEstimate | None) -> Ove
     known = [step for step in crossed if step is not None]
     if len(known) == len(pairs):
         steps = typical(known)
-        after = BreakEven(
-            steps=steps.factor,
-            low=steps.factor if steps.low is None else steps.low,
-            high=steps.factor if steps.high is None else steps.high,
-            whole=steps.low is not None,
-        )
+        low, high = (steps.factor if end is None else end for end in (steps.low, steps.high))
+        after = BreakEven(steps=steps.factor, low=low, high=high, whole=steps.low is not None)
         seconds = [own[step - 1] for (own, _), step in zip(pairs, known, strict=True)]
         return Overtaking(after=after, seconds=typical(seconds).factor, measured=True)
     costs = [beyond_steps(own) - beyond_steps(theirs) for own, theirs in pairs]

@@ -40,20 +40,13 @@ def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
 
 def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:
     ordered = sorted(members, key=lambda c: c.record.job.case.at[axis])
-    counts = [c for c in ordered if c.passed and c.estimate and c.estimate.interval]
-    points = {c.record.job.case.at[axis]: c for c in counts}
-    band = [
-        (value, estimate.log, *estimate.interval)
-        for value, c in points.items()
-        if (estimate := c.estimate) and estimate.interval
-    ]
-    return Curve(
-        axis=axis,
-        case=case,
-        comparisons=tuple(ordered),
-        points=points,
-        crossovers=tuple(crossovers(band)),
-    )
+    points, band = {}, {}
+    for c in ordered:
+        if c.passed and (estimate := c.estimate) and estimate.interval:
+            value = c.record.job.case.at[axis]
+            points[value], band[value] = c, (value, estimate.log, *estimate.interval)
+    across = tuple(crossovers([*band.values()]))
+    return Curve(axis=axis, case=case, comparisons=tuple(ordered), points=points, crossovers=across)
 
 
 def crossovers(points: Sequence[Point]) -> Iterator[Crossover]:
@@ -65,13 +58,8 @@ def crossovers(points: Sequence[Point]) -> Iterator[Crossover]:
     t = [math.log(value) for value, *_ in points]
     y, low, high = ([*_zeros(t, [point[i] for point in points])] for i in (1, 2, 3))
     ends = sorted(place for place, _ in (*low, *high))
-    around = {
-        at: (
-            max((end for end in ends if end <= at), default=None),
-            min((end for end in ends if end >= at), default=None),
-        )
-        for at, _ in y
-    }
+    before = {at: max((end for end in ends if end <= at), default=None) for at, _ in y}
+    around = {at: (before[at], min((end for end in ends if end >= at), default=None)) for at, _ in y}
     for interval, zeros in groupby(y, lambda zero: around[zero[0]]):
         places = [*zeros]
         if len(places) % 2 and interval != (None, None):

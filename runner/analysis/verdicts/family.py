@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from harness.devices import of
-from harness.schema import Job, Record, Samples, of_environment
+from harness.schema import Job, Record, of_environment
 from runner.analysis.estimate import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, assumed_tau
@@ -28,7 +28,7 @@ Chance decides in each process which memory glibc gives back, so models with pag
 def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
     """One estimate for each record; None without samples, and for samples that cannot be used."""
     spreads: dict[Group, list[Spread]] = {}
-    groups = [_group(record, device) for record, device in zip(records, device_labels(records), strict=True)]
+    groups = [*map(_group, records, device_labels(records))]
     for record, group in zip(records, groups, strict=True):
         samples = record.samples
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
@@ -64,8 +64,7 @@ def assumed_in(job: Job, candidate: str, baseline_s: Column) -> float:
     if job.environments and candidate in job.candidates:
         compiler, _ = split_candidate(job, candidate)
         if compiler == EAGER:
-            # its baseline is the reference environment's eager, another process
-            return ASSUMED_ACROSS
+            return ASSUMED_ACROSS  # its baseline is the reference environment's eager, another process
     return assumed_tau(
         compiler,
         job.case.mode.value,
@@ -82,14 +81,10 @@ def is_short(job: Job, baseline_s: Column) -> bool:
     return float(np.median(baseline_s)) < SHORT_STEP_S
 
 
-def has_faults(samples: Samples) -> bool:
-    """Whether the median step of eager or of the candidate has page faults."""
-    sides = (samples.baseline_minor_faults, samples.candidate_minor_faults)
-    return any(median(side) >= FAULTS for side in sides if side)
-
-
 def _group(record: Record, device: str) -> Group:
-    faults = record.samples is not None and has_faults(record.samples)
+    samples = record.samples
+    sides = (samples.baseline_minor_faults, samples.candidate_minor_faults) if samples else ()
+    faults = any(median(side) >= FAULTS for side in sides if side)
     return record.candidate, record.job.case.mode.value, device, record.job.dtype, faults
 
 
