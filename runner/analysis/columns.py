@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
 from functools import cache, partial
+from operator import methodcaller
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -130,27 +131,13 @@ def _parts(comparison: Comparison) -> tuple[str, str | None]:
     return compiler, environment.name
 
 
-def _failure(comparison: Comparison) -> str | None:
-    failure = comparison.record.failure
-    return None if failure is None else f"{failure.phase}: {failure.kind}: {failure.message}"
-
-
-def _tokens_per_s(side: str) -> Callable[[Comparison], Scalar]:
+def _tokens_per_s(side: str, comparison: Comparison) -> float | None:
     """Of decode: the new tokens of all sequences, without the first of each, / its time."""
-
-    def rate(comparison: Comparison) -> float | None:
-        decode, record = comparison.own.get("decode"), comparison.record
-        if decode is None or record.job.case.new_tokens is None:
-            return None
-        tokens = (ran_batch(record) or 1) * (record.job.case.new_tokens - 1)
-        return tokens / float(getattr(decode.estimate, f"{side}_median_s"))
-
-    return rate
-
-
-def _value(name: str) -> Callable[[Comparison], Scalar]:
-    """The metric or derived number of this name."""
-    return lambda comparison: comparison.value(name)
+    decode, record = comparison.own.get("decode"), comparison.record
+    if decode is None or record.job.case.new_tokens is None:
+        return None
+    tokens = (ran_batch(record) or 1) * (record.job.case.new_tokens - 1)
+    return tokens / float(getattr(decode.estimate, f"{side}_median_s"))
 
 
 COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
@@ -160,10 +147,10 @@ COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
         "model": lambda c: case_name(c.record.job.case),
         "batch_size": lambda c: ran_batch(c.record),
         "changes": lambda c: " ".join(c.record.job.case.changes),
-        "failure": _failure,
+        "failure": lambda c: f"{f.phase}: {f.kind}: {f.message}" if (f := c.record.failure) else None,
         "notes": lambda c: "; ".join(notes_of(c.record)),
-        "baseline_tokens_per_s": _tokens_per_s("baseline"),
-        "candidate_tokens_per_s": _tokens_per_s("candidate"),
+        "baseline_tokens_per_s": partial(_tokens_per_s, "baseline"),
+        "candidate_tokens_per_s": partial(_tokens_per_s, "candidate"),
         "between_df": lambda c: c.estimate.df if c.estimate and c.estimate.processes > 1 else None,
         "torch": lambda c: c.record.environment.get("torch"),
     }
@@ -173,7 +160,7 @@ COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
 
 TEXTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
     {
-        "parameters": lambda c: texts.millions(c.record.model.parameters if c.record.model else None),
+        "parameters": lambda c: texts.millions(c.record.model),
         "input_shapes": lambda c: texts.input_text(c.record.model),
         "batch_size": texts.batch_cell,
         "compiler": lambda c: texts.compiler_name(c.compiler),
@@ -198,7 +185,7 @@ def own_columns() -> tuple[Column[Comparison], ...]:
     reasons = ", ".join(f"`{reason.value}`" for reason in Reason if reason is not Reason.RUNS)
     return tuple(
         Column(
-            *(name, unit, place or COMPUTED.get(name) or _value(name)),
+            *(name, unit, place or COMPUTED.get(name) or methodcaller("value", name)),
             brief=texts.verdict_or_status if name == "verdict" else None,
             meaning=meaning.format(reasons=reasons),
             **{"group": group, "text": TEXTS.get(name), **(more[0] if more else {})},
@@ -235,7 +222,7 @@ def columns() -> Mapping[str, Column[Comparison]]:
 
 
 def _of_metric(metric: Metric, name: str) -> Column[Comparison]:
-    about = (name, metric.unit, _value(name))
+    about = (name, metric.unit, methodcaller("value", name))
     column = Column(*about, meaning=metric.meaning, group=metric.group, digits=metric.digits)
     shown = next((shown for shown in metric.columns if shown.side + metric.name == name), None)
     if shown is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,9 +43,10 @@ from runner.labels import compiler_label, device_labels
 from runner.plan.environments.spec import EAGER, split_candidate
 
 
-def judged(ratios: Sequence[Ratio], *, tested: Callable[[Ratio], bool] = lambda _: True) -> tuple[Ratio, ...]:
-    """The ratios of one family with q, verdict and reason. ``tested``: whether a ratio is in the family."""
-    q_values = false_discovery([r.estimate.p_value if r.estimate and tested(r) else None for r in ratios])
+def judged(ratios: Sequence[Ratio], *, passed: bool = False) -> tuple[Ratio, ...]:
+    """The ratios of one family with q, verdict and reason. ``passed``: only those that did are in it."""
+    tested = [r.estimate if r.record.status.passed or not passed else None for r in ratios]
+    q_values = false_discovery([estimate.p_value if estimate else None for estimate in tested])
     return tuple(_judged(ratio, q_value) for ratio, q_value in zip(ratios, q_values, strict=True))
 
 
@@ -53,10 +54,6 @@ def _judged(ratio: Ratio, q_value: float | None) -> Ratio:
     limits = Limits.of(*(side.job.protocol for side in (ratio.record, ratio.other) if side))
     word, opened = judgment(ratio.estimate, q_value, limits, across=ratio.apart)
     return replace(ratio, q_value=q_value, verdict=word, open=opened)
-
-
-def passed(ratio: Ratio) -> bool:
-    return ratio.record.status.passed
 
 
 def place_of(record: Record, device: str) -> Place:
@@ -111,7 +108,7 @@ def over_eager(records: Sequence[Record]) -> list[dict[str, Ratio]]:
             **{part: replace(known, quantity=part, estimate=e) for part, e in generation_of(record).items()},
         }
         each.append({name: row for name, row in rows.items() if row.estimate is not None})
-    judged_steps = iter(judged([rows["step"] for rows in each if "step" in rows], tested=passed))
+    judged_steps = iter(judged([rows["step"] for rows in each if "step" in rows], passed=True))
     each = [rows | {"step": next(judged_steps)} if "step" in rows else rows for rows in each]
     return [
         rows | plain for rows, plain in zip(each, _over_plain([r.get("step") for r in each]), strict=True)
@@ -152,7 +149,7 @@ def over_reference(records: Sequence[Record]) -> tuple[Ratio, ...]:
     jobs = [*dict.fromkeys(r.job.key for r in measured)]
     measured.sort(key=lambda r: (jobs.index(r.job.key), split_candidate(r.job, r.candidate)[0] != EAGER))
     both = zip(measured, device_labels(measured), strict=True)
-    return judged([_over_reference(*each) for each in both], tested=passed)
+    return judged([_over_reference(*each) for each in both], passed=True)
 
 
 def _over_reference(record: Record, device: str) -> Ratio:

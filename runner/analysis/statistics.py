@@ -193,11 +193,10 @@ def geomean(estimates: Sequence[Estimate]) -> Mean:
         return Mean()
     over = typical([estimate.factor for estimate in estimates])
     widths = [estimate.half_width for estimate in estimates if estimate.half_width is not None]
-    if len(widths) < len(estimates):
-        return Mean(models=len(estimates), over=over, these=Estimate(log=over.log))
-    # errors of single models are independent: half widths add in quadrature
-    half = math.hypot(*widths) / len(widths)
-    these = Estimate(log=over.log, interval=(over.log - half, over.log + half))
+    these = Estimate(log=over.log)
+    if len(widths) == len(estimates):
+        half = math.hypot(*widths) / len(widths)  # independent errors add in quadrature
+        these = replace(these, interval=(over.log - half, over.log + half))
     return Mean(models=len(estimates), over=over, these=these)
 
 

@@ -39,16 +39,15 @@ def verdict_text(judged: Comparison | Ratio, *, counts: bool) -> str:
     return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
 
 
-def millions(number: int | None) -> str:
-    return MISSING if number is None else significant(number / 1e6, 3)
+def millions(model: ModelFacts | None) -> str:
+    return MISSING if model is None else significant(model.parameters / 1e6, 3)
 
 
 def input_text(model: ModelFacts | None) -> str:
     """The shape of the largest input: ``8x128``."""
-    if model is None or not model.input_shapes:
-        return MISSING
-    shapes = [re.findall(r"\d+", text.rsplit("[", 1)[-1]) for text in model.input_shapes]
-    return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)))) or MISSING
+    texts = () if model is None else model.input_shapes
+    shapes = [re.findall(r"\d+", text.rsplit("[", 1)[-1]) for text in texts]
+    return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)), default=())) or MISSING
 
 
 def batch_cell(comparison: Comparison) -> str:
@@ -60,8 +59,7 @@ def batch_cell(comparison: Comparison) -> str:
 
 def verdict_or_status(comparison: Comparison) -> str:
     """The verdict, or the status if the record did not pass: for tables without a column for parity."""
-    status = comparison.record.status
-    return verdict_text(comparison, counts=True) if status.passed else status.value
+    return verdict_text(comparison, counts=True) if comparison.passed else comparison.status.value
 
 
 def processes_cell(comparison: Comparison) -> str:
@@ -69,11 +67,10 @@ def processes_cell(comparison: Comparison) -> str:
     estimate = comparison.estimate
     if estimate is None or (estimate.between_sd is None and estimate.assumed_sd is None):
         return MISSING
-    if estimate.between_sd is None:
-        date = comparison.record.calibrated
-        source = f"calibrated {date}" if date else "assumed"
-        return f"{share_text(estimate.assumed_sd or 0.0)} {source}"
-    return f"{estimate.between_sd:.1%} ({estimate.processes})"
+    if estimate.between_sd is not None:
+        return f"{estimate.between_sd:.1%} ({estimate.processes})"
+    date = comparison.record.calibrated
+    return f"{share_text(estimate.assumed_sd or 0.0)} {f'calibrated {date}' if date else 'assumed'}"
 
 
 def is_coarse(record: Record) -> bool:
@@ -96,15 +93,12 @@ def is_plain_pass(record: Record) -> bool:
 
 def resolution_text(parity: Parity) -> str:
     """``to 0.01 % (gradients 2 %, 12 sensitive)``: the largest errors that would have passed; "": unknown."""
-    first = parity.resolution_outputs
-    first = parity.resolution_largest if first is None else first
+    outputs, gradients = parity.resolution_outputs, parity.resolution_gradients
+    first = parity.resolution_largest if outputs is None else outputs
     if first is None:
         return ""
-    beside = []
-    if parity.resolution_outputs is not None and parity.resolution_gradients is not None:
-        beside.append(f"gradients {percent(parity.resolution_gradients)}")
-    if parity.sensitive_tensors:
-        beside.append(f"{len(parity.sensitive_tensors)} sensitive")
+    beside = [f"gradients {percent(gradients)}"] if outputs is not None and gradients is not None else []
+    beside += [f"{len(parity.sensitive_tensors)} sensitive"] if parity.sensitive_tensors else []
     return f"to {percent(first)}" + (f" ({', '.join(beside)})" if beside else "")
 
 
@@ -161,12 +155,12 @@ def worst_cell(comparison: Comparison) -> str:
 
 
 def mean_text(mean: Mean) -> str:
-    """The geometric mean speedup; none of a single model."""
+    """None of a single model."""
     return estimate_text(mean.over) if mean.models > 1 else MISSING
 
 
 def these_models_text(mean: Mean, least: int = 2) -> str:
-    """With the interval for these models."""
+    """With the other interval."""
     return estimate_text(mean.these) if mean.models >= least else MISSING
 
 

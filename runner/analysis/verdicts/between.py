@@ -73,12 +73,7 @@ def tau_mode(mode: str) -> str:
 
 
 def assumed_tau(
-    candidate: str,
-    mode: str,
-    *,
-    short: bool = False,
-    several_threads: bool = False,
-    control: bool = True,
+    candidate: str, mode: str, *, short: bool = False, several_threads: bool = False, control: bool = True
 ) -> float:
     """tau of a candidate in a mode, if it is not measured. ``short``: as ``family.is_short`` says.
 
@@ -116,7 +111,5 @@ def pooled(spreads: Sequence[tuple[float, int]], assumed: float | None) -> Part:
     prior_df = 0 if assumed is None else ASSUMED_DF
     total = sum(spread**2 * (count - 1) for spread, count in spreads) + prior_df * (assumed or 0.0)
     others = measured * (1 - 1 / len(spreads)) if spreads else 0.0
-    return Part(
-        variance=total / max(1, measured + prior_df),
-        df=min(MOST_PRIOR_DF, prior_df + others / OTHERS_A_PRIOR_DF),
-    )
+    df = min(MOST_PRIOR_DF, prior_df + others / OTHERS_A_PRIOR_DF)
+    return Part(total / max(1, measured + prior_df), df)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 from harness.declared import finite
@@ -127,47 +127,43 @@ def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
     for comparison in comparisons:
         if by_round(comparison.record, COLD):
             jobs.setdefault(comparison.record.job.key, []).append(comparison)
-    groups = [*jobs.values()]
-    sides = [((own, WARM), (own, COLD)) for members in groups for own in members]
+    sides = [(own, WARM, own, COLD) for members in jobs.values() for own in members]
     sides += [
-        ((first, start), (second, start))
-        for members in groups
+        (first, start, second, start)
+        for members in jobs.values()
         for first, second in itertools.combinations(members, 2)
         for start in (COLD, WARM)
     ]
-    rows = [_between_starts(*pair, COMPILATIONS, COMPILATION, by_round) for pair in sides]
-    return judged([row for row in rows if row.estimate is not None])
+    return _between_starts(COMPILATIONS, COMPILATION, by_round, sides)
 
 
 def _between_starts(
-    first: tuple[Comparison, str],
-    second: tuple[Comparison, str],
     family: str,
     quantity: str,
     times: Callable[[Record, str], Mapping[int, float]],
-) -> Ratio:
-    (own, start), (other, other_start) = first, second
-    return Ratio(
-        family=family,
-        quantity=quantity,
-        place=own.place,
-        record=own.record,
-        other=other.record,
-        first=Side(own.compiler, start),
-        second=Side(other.compiler, other_start),
-        estimate=paired_ratio(times(other.record, other_start), times(own.record, start)),
-    )
+    sides: Iterable[tuple[Comparison, str, Comparison, str]],
+) -> tuple[Ratio, ...]:
+    rows = [
+        Ratio(
+            family=family,
+            quantity=quantity,
+            place=own.place,
+            record=own.record,
+            other=other.record,
+            first=Side(own.compiler, start),
+            second=Side(other.compiler, other_start),
+            estimate=paired_ratio(times(other.record, other_start), times(own.record, start)),
+        )
+        for own, start, other, other_start in sides
+    ]
+    return judged([row for row in rows if row.estimate is not None])
 
 
 def first_step_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
     """Of each candidate with ``--start-up``: each of its starts over its cold start, by their first steps."""
-    rows = [
-        _between_starts((own, start), (own, COLD), FIRST_STEPS, FIRST_STEP, first_step_by_round)
-        for own in comparisons
-        for start in (WARM, CACHE_FILE, PACKAGE)
-        if first_step_by_round(own.record, start)
-    ]
-    return judged([row for row in rows if row.estimate is not None])
+    starts = (WARM, CACHE_FILE, PACKAGE)
+    sides = [(own, start, own, COLD) for own in comparisons for start in starts]
+    return _between_starts(FIRST_STEPS, FIRST_STEP, first_step_by_round, sides)
 
 
 def break_even(times: Sequence[float], speedup: PairedEstimate | None) -> BreakEven | None:

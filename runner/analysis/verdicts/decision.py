@@ -183,13 +183,12 @@ def difference(first: OfRounds | None, second: OfRounds | None) -> OfRounds | No
         parts = [Part(first.error**2 * (len(first.runs) + 1), first.df), Part(max(0.0, more), second.df)]
     else:
         parts = [part for side in (first, second) for part in _parts(side)]
-    sides = (first, second)
-    halves = [side.rounds_half for side in sides if side.rounds_half is not None]
+    halves = [side.rounds_half for side in (first, second) if side.rounds_half is not None]
     return OfRounds(
         **_of_student(student(second.log - first.log, parts)),
-        n=min(side.n for side in sides),
-        processes=max(side.processes for side in sides),
-        assumed_sd=math.hypot(*(side.assumed_sd or 0.0 for side in sides)) or None,
+        n=min(first.n, second.n),
+        processes=max(first.processes, second.processes),
+        assumed_sd=math.hypot(first.assumed_sd or 0.0, second.assumed_sd or 0.0) or None,
         rounds_half=math.hypot(*halves) if halves else None,
         runs=first.runs,
     )
@@ -256,20 +255,15 @@ def stands(estimate: PairedEstimate, limits: Limits, *, stretch: float) -> bool:
     """
     if estimate.interval is None or verdict(estimate, estimate.p_value, limits) in OPEN:
         return False
-    half, half_90 = _stretched(estimate, stretch)
-    log = estimate.log
+    log, tau = estimate.log, estimate.assumed_sd or 0.0
+    if estimate.processes > 1:
+        both = filter(None, (estimate.interval, estimate.interval_90))
+        half, half_90 = (stretch * ((high - low) / 2) for low, high in both)
+    else:
+        rounds = stretch * (estimate.rounds_half or 0.0)
+        half, half_90 = math.hypot(rounds, T_95 * tau), math.hypot(rounds * Z_90 / Z_95, T_90 * tau)
     wide = replace(estimate, interval=(log - half, log + half), interval_90=(log - half_90, log + half_90))
     return verdict(wide, wide.p_value, limits) not in OPEN
-
-
-def _stretched(estimate: PairedEstimate, stretch: float) -> Interval:
-    """Half widths of the 95 % and the 90 % interval."""
-    if estimate.processes > 1:
-        both = (estimate.interval, estimate.interval_90)
-        half, half_90 = ((high - low) / 2 for low, high in filter(None, both))
-        return stretch * half, stretch * half_90
-    tau, rounds = estimate.assumed_sd or 0.0, stretch * (estimate.rounds_half or 0.0)
-    return math.hypot(rounds, T_95 * tau), math.hypot(rounds * Z_90 / Z_95, T_90 * tau)
 
 
 def rounds_can_close(estimate: OfRounds, limits: Limits) -> bool:
