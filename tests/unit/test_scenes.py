@@ -6,7 +6,7 @@
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ from runner.plan.sweep import points
 from runner.reports import markdown
 from runner.runs.compare.gates import gate_results, gates_asked
 from runner.runs.compare.views import render_markdown
+from runner.runs.why.explain import Why
+from runner.runs.why.words import markdown as markdown_of_why
+from runner.runs.why.words import overview_text
 from tests import oracle
 from tests.factories import compiled, known, make_job, make_parity, make_record, with_samples
 from tests.unit import test_changes_paired as paired
@@ -40,6 +43,7 @@ from tests.unit.test_changes import MODELS, compared, measured
 from tests.unit.test_compiling import runs
 from tests.unit.test_start_up import raced, steps
 from tests.unit.test_sweep import swept
+from tests.unit.test_why_causes import explanations
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "scenes"
 TABLES = ("curves", "start_forms", "shape_forms", "compile_starts", "environments", "environment_averages")
@@ -282,10 +286,18 @@ def short(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("name", [*SCENES, *COMPARED])
+def explained(whys: Mapping[str, Why]) -> str:
+    texts = [f"### {name}\n\n{markdown_of_why([why])}" for name, why in whys.items()]
+    return "\n".join([*texts, overview_text([*whys.values()])]) + "\n"
+
+
+@pytest.mark.parametrize("name", [*SCENES, *COMPARED, "explanations"])
 def test_a_scene_is_told_as_before(name: str, tmp_path: Path) -> None:
     golden = GOLDEN / f"{name}.md"
-    text = told([*SCENES[name]()]) if name in SCENES else changes_told(COMPARED[name](), tmp_path)
+    if name in SCENES:
+        text = told([*SCENES[name]()])
+    else:
+        text = changes_told(COMPARED[name](), tmp_path) if name in COMPARED else explained(explanations())
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text, encoding="utf-8")

@@ -16,7 +16,6 @@ from runner.plan.compilers import Usable
 from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why, tuning, winner
 from runner.runs.why.causes import causes
 from runner.runs.why.explain import (
-    CAPTURE,
     NoTimes,
     Proposal,
     Why,
@@ -33,7 +32,7 @@ from runner.runs.why.explain import (
 from runner.runs.why.handover import TRACE, hand_over
 from runner.runs.why.looked import LINES, REST, Looked
 from runner.runs.why.page import balance_png, page
-from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, overview, show, unaccounted
+from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, show
 from tests.factories import Capture, Patch, known, make_job, make_record, sampled, together
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
@@ -129,62 +128,11 @@ def why(removed_ms: float, plain_ms: float = 13.0, **more: Any) -> Why:
     return explain("inductor", run(times, **more), RANDOM, PLANTED["random numbers"])
 
 
-def test_a_cause_that_a_setting_removes_is_explained_with_its_share() -> None:
-    (tested,) = why(10.0).causes
-    assert tested.explained
-    share = known(tested.share)
-    assert share.low < 1 < share.high
-    assert share.value == pytest.approx(1.0, abs=0.05)
-    (half,) = why(11.4).causes
-    assert known(half.share).value == pytest.approx(0.5, abs=0.06)
-
-
 @pytest.mark.parametrize("seed", sampled(4, range(20)))
 def test_a_setting_that_changes_nothing_explains_nothing(seed: int) -> None:
     explanation = why(13.0, seed=seed)
     assert explanation.lost
     assert explanation.explained == ()
-
-
-def test_what_is_slower_wrong_or_no_loss_explains_nothing() -> None:
-    explanation = why(15.0)
-    assert explanation.causes == ()
-    assert "not random numbers (slower with fallback_random=True)" in explanation.excluded
-    explanation = why(10.0, failed=(REMOVED,))
-    assert explanation.explained == ()
-    assert explanation.attempts[0].comparison.status is Status.FAIL_ACCURACY
-    explanation = why(9.0, plain_ms=9.9)
-    assert explanation.explained == ()
-    assert explanation.attempts[0].helps
-    assert "so no loss is explained" in cause_lines(explanation)[0]
-
-
-def test_a_slow_stage_in_the_middle_is_no_cause() -> None:
-    """rexnet_100: aot_eager 0.98x, decomposed 0.46x, inductor 0.74x."""
-    times = {"inductor": 13.5, "aot_eager_decomp_partition": 21.7, "aot_eager": 10.2, "dynamo_eager": 10.0}
-    explanation = explain("inductor", run(times), (), None)
-    assert explanation.explained == ()
-    assert [s.record.candidate for s in explanation.stages] == ["dynamo_eager", "aot_eager", "inductor"]
-    assert "Not explained" in cause_lines(explanation)[-1]
-
-
-def test_a_setting_that_helps_is_no_cause_if_the_cause_takes_nothing() -> None:
-    """selecsls42b: freezing gains 98 ms, and the copies take 0.2 ms."""
-    small = look("cpp_fused_native_dropout_0 random", compiled={"cpp_fused_native_dropout_0": 0.05})
-    times = {REMOVED: 9.0, "inductor": 13.0, "aot_eager": 10.0, "dynamo_eager": 10.0}
-    explanation = explain("inductor", run(times), proposals(small), small)
-    assert explanation.explained == ()
-    assert explanation.attempts[0].helps
-    assert "too little of the step" in cause_lines(explanation)[-1]
-
-
-def test_a_failed_look_is_said_and_a_slow_capture_is_a_cause() -> None:
-    failed = Looked.of(make_record(make_job(), "inductor", status=Status.FAIL_TO_RUN))
-    explanation = explain("inductor", run({"inductor": 13.0, "aot_eager": 10.0}), proposals(failed), failed)
-    assert "looking failed (fail_to_run)" in cause_lines(explanation)[-1]
-    assert "Balance" not in markdown([explanation])
-    explanation = explain("inductor", run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13}), (), None)
-    assert [tested.proposal.cause for tested in explanation.explained] == [CAPTURE]
 
 
 def test_a_share_needs_a_loss_and_rounds() -> None:
@@ -193,6 +141,32 @@ def test_a_share_needs_a_loss_and_rounds() -> None:
     assert share_of_loss(first, None) is None
     with pytest.raises(ValueError, match="inductor has no times"):
         explain("inductor", [], (), None)
+
+
+def explanations() -> dict[str, Why]:
+    """By what is special about them."""
+    decided = {"explained": why(10.0), "half of it": why(11.4), "slower with the setting": why(15.0)}
+    decided["wrong with the setting"] = why(10.0, failed=(REMOVED,))
+    decided["no loss"] = why(9.0, plain_ms=9.9)
+    stages = {"inductor": 13.5, "aot_eager_decomp_partition": 21.7, "aot_eager": 10.2, "dynamo_eager": 10.0}
+    decided["rexnet_100: a slow stage in the middle is no cause"] = explain("inductor", run(stages), (), None)
+    small = look("cpp_fused_native_dropout_0 random", compiled={"cpp_fused_native_dropout_0": 0.05})
+    times = {REMOVED: 9.0, "inductor": 13.0, "aot_eager": 10.0, "dynamo_eager": 10.0}
+    helps = explain("inductor", run(times), proposals(small), small)
+    decided["selecsls42b: a setting helps, and its cause takes too little"] = helps
+    failed = Looked.of(make_record(make_job(), "inductor", status=Status.FAIL_TO_RUN))
+    unseen = explain("inductor", run({"inductor": 13.0, "aot_eager": 10.0}), proposals(failed), failed)
+    decided["a failed look"] = unseen
+    captured = run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13})
+    decided["a slow capture is a cause"] = explain("inductor", captured, (), None)
+    alone = explain("inductor", run(TIMES_OF_TWO), TWO, None)
+    both = with_setting("inductor", together_setting(alone))
+    together = with_together(alone, "inductor", run({both: 10.5, "inductor": 13.0}))
+    decided["two causes, tested together once"] = together
+    much, little = ({LINES[0]: (9.0, eager), REST: (0.5, rest)} for eager, rest in ((8.0, 2.0), (9.0, 0.5)))
+    decided["the balance lacks much"] = replace(why(10.0), balance=much)
+    decided["the balance lacks little"] = replace(why(10.0), balance=little)
+    return decided
 
 
 # -- names, plans, words ---------------------------------------------------------------------------
@@ -373,22 +347,3 @@ def test_graphs_kernels_and_the_text_of_an_issue_are_handed_over(tmp_path: Path)
     assert "Explained: random numbers." in text
     assert "To repeat the measurement: `python" in text
     assert sorted(path.name for path in folder.iterdir()) == ["graph-0.py", "issue.md", "kernels-0.py"]
-
-
-def test_causes_that_act_are_tested_together_once() -> None:
-    alone = explain("inductor", run(TIMES_OF_TWO), TWO, None)
-    assert len(acting(alone)) == 2
-    both = with_setting("inductor", together_setting(alone))
-    assert both == "inductor[fallback_random=True,decompose.threshold_backward=False]"
-    whole = with_together(alone, "inductor", run({both: 10.5, "inductor": 13.0}))
-    together = known(whole.together)
-    assert together.explained
-    assert known(together.share).value == pytest.approx(0.81, abs=0.08)
-    assert any("random numbers and stored masks" in line for line in cause_lines(whole))
-    assert overview([whole]).rows[0][2:4] == ("random numbers and stored masks", "explained")
-
-
-def test_what_the_balance_lacks_is_said_where_it_is_much() -> None:
-    much = replace(why(10.0), balance={LINES[0]: (9.0, 8.0), REST: (0.5, 2.0)})
-    assert unaccounted(much) == ("Not accounted: 5% of eager's step, 20% of the compiled step.",)
-    assert unaccounted(replace(much, balance={LINES[0]: (9.0, 9.0), REST: (0.5, 0.5)})) == ()
