@@ -46,11 +46,10 @@ def _said(table: Mapping[str, Sequence[str]], known: Sequence[Known]) -> Iterato
     for when, listed, sentence in table.values():
         if cases := [each for each in known if each.holds(when)]:
             names = ("; " if " " in listed else ", ").join(dict.fromkeys(map(listed.format_map, cases)))
+            words = {"count": _jobs(cases), "total": _jobs(known), "names": names}
             lines = f"{len(cases)} of {sum(each.comparison.n > 0 for each in known)}"
             beside = int(max(each.comparison.number("prepared_beside") or 0 for each in cases))
-            yield sentence.format(
-                count=_jobs(cases), total=_jobs(known), names=names, lines=lines, beside=beside
-            )
+            yield sentence.format(**words, lines=lines, beside=beside)
 
 
 def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:

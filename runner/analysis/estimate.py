@@ -207,8 +207,7 @@ class BreakEven:
 class Paying:
     """Of ``models`` with a known break-even: how many pay and never pay, and medians (steps).
 
-    ``low`` and ``high``: the medians of the ends of the models' intervals, which bound the median over all;
-    None unless all intervals are whole.
+    ``low`` and ``high``: the medians of the ends of their intervals; None unless all intervals are whole.
     """
 
     models: int = 0

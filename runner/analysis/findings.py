@@ -141,9 +141,8 @@ class Known:
         parity = self.record.parity
         if parity is None or not is_coarse(self.record):
             return ""
-        unjudged = len(parity.noise_tensors)
-        more = f"; {unjudged} of {parity.tensors} tensors were not judged" if unjudged else ""
-        return f"{resolution_text(parity)}{more}"
+        several = f"; {len(parity.noise_tensors)} of {parity.tensors} tensors were not judged"
+        return f"{resolution_text(parity)}{several if parity.noise_tensors else ''}"
 
     def failed(self) -> str:
         status, failure = self.record.status.value, self.record.failure
@@ -165,8 +164,8 @@ class Known:
         return low > limit or high < -limit
 
     def rounds_ended(self) -> str:
-        ended = f" (ended: {self.record.rounds_ended})" if self.record.rounds_ended else ""
-        return f"{counted(self.comparison.n, 'round')}{ended}"
+        ended = self.record.rounds_ended
+        return f"{counted(self.comparison.n, 'round')}{f' (ended: {ended})' if ended else ''}"
 
     def system(self) -> Estimate | None:
         return self.comparison.estimate_of("system malloc")

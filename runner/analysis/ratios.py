@@ -18,7 +18,7 @@ import numpy as np
 from harness.backends.settings.candidates import plain_of
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples, Status
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate
+from runner.analysis.estimate import Estimate, Limits
 from runner.analysis.results import (
     ALLOCATOR,
     DECODE,
@@ -47,13 +47,12 @@ def judged(ratios: Sequence[Ratio], *, passed: bool = False) -> tuple[Ratio, ...
     """The ratios of one family with q, verdict and reason. ``passed``: only those that did are in it."""
     tested = [r.estimate if r.record.status.passed or not passed else None for r in ratios]
     q_values = false_discovery([estimate.p_value if estimate else None for estimate in tested])
-    return tuple(_judged(ratio, q_value) for ratio, q_value in zip(ratios, q_values, strict=True))
-
-
-def _judged(ratio: Ratio, q_value: float | None) -> Ratio:
-    limits = Limits.of(*(side.job.protocol for side in (ratio.record, ratio.other) if side))
-    word, opened = judgment(ratio.estimate, q_value, limits, across=ratio.apart)
-    return replace(ratio, q_value=q_value, verdict=word, open=opened)
+    rows = []
+    for ratio, q_value in zip(ratios, q_values, strict=True):
+        limits = Limits.of(*(side.job.protocol for side in (ratio.record, ratio.other) if side))
+        word, opened = judgment(ratio.estimate, q_value, limits, across=ratio.apart)
+        rows.append(replace(ratio, q_value=q_value, verdict=word, open=opened))
+    return tuple(rows)
 
 
 def place_of(record: Record, device: str) -> Place:
@@ -193,7 +192,7 @@ def candidate_pairs(steps: Sequence[Ratio]) -> tuple[Ratio, ...]:
         if step.counts and step.first.name != EAGER:
             jobs.setdefault(step.record.job.key, []).append(step)
     both = (pair for members in jobs.values() for pair in itertools.combinations(members, 2))
-    return judged([row for pair in both if (row := _pair(*pair, family=PAIRS)).estimate is not None])
+    return judged([row for pair in both if (row := _pair(*pair, family=PAIRS)) is not None])
 
 
 def _over_plain(steps: Sequence[Ratio | None]) -> Iterator[dict[str, Ratio]]:
@@ -202,38 +201,38 @@ def _over_plain(steps: Sequence[Ratio | None]) -> Iterator[dict[str, Ratio]]:
     for step in steps:
         other = step and named.get((step.record.job.key, plain_of(step.record.candidate)))
         row = _pair(step, other, family=OVER_PLAIN) if step and other and other is not step else None
-        yield {"plain": row} if row and row.estimate is not None else {}
+        yield {"plain": row} if row else {}
 
 
-def _pair(first: Ratio, second: Ratio, *, family: str) -> Ratio:
-    return Ratio(
-        family=family,
-        quantity=STEP,
-        place=first.place,
-        record=first.record,
-        other=second.record,
-        first=first.first,
-        second=second.first,
-        estimate=_paired(first.record, second.record),
-        apart=first.record.env != second.record.env,
-    )
-
-
-def _paired(first: Record, second: Record) -> PairedEstimate | None:
-    """The speedup of the first over the second, from the rounds that timed both: the second's time / its own.
+def _pair(first: Ratio, second: Ratio, *, family: str) -> Ratio | None:
+    """From the rounds that timed both: the second's time / the first's.
 
     None with fewer than ``FEWEST`` shared rounds, and for times that cannot be used.
     """
-    if first.samples is None or second.samples is None:
+    own, other = first.record, second.record
+    if own.samples is None or other.samples is None:
         return None
-    apart = first.env != second.env
-    before, after = (rounds_of(side, apart=apart) for side in (second.samples, first.samples))
+    apart = own.env != other.env
+    before, after = (rounds_of(side, apart=apart) for side in (other.samples, own.samples))
     shared, by_process = timed_in_both(before, after)
     if len(shared) < FEWEST:
         return None
     baseline_s, candidate_s = ([side[key] for key in shared] for side in (before, after))
-    tau = ASSUMED_ACROSS if first.env != second.env else math.hypot(assumed_of(first), assumed_of(second))
-    return judged_or_none(baseline_s, candidate_s, by_process, tau)
+    tau = ASSUMED_ACROSS if apart else math.hypot(assumed_of(own), assumed_of(other))
+    estimate = judged_or_none(baseline_s, candidate_s, by_process, tau)
+    if estimate is None:
+        return None
+    return Ratio(
+        family=family,
+        quantity=STEP,
+        place=first.place,
+        record=own,
+        other=other,
+        first=first.first,
+        second=second.first,
+        estimate=estimate,
+        apart=apart,
+    )
 
 
 def timed_in_both(before: Iterable[Round], after: Container[Round]) -> tuple[list[Round], tuple[int, ...]]:

@@ -19,18 +19,12 @@ from runner.labels import plain, reason, suite_labels
 from runner.plan.environments.spec import EAGER
 from runner.store.figures import Figures
 
-CONTROL = EAGER
-"""The candidate that is eager itself: the A/A control, whose speedup should be 1.00x."""
-
-OPERATION = "operation"
-"""Tag of cases that are a single operation. Reports show their rates and their place on the roofline."""
-
+CONTROL = EAGER  # the candidate that is eager itself: the A/A control, whose speedup should be 1.00x
+OPERATION = "operation"  # tag of cases whose rates, and place on the roofline, reports show
+TOLD_AFTER = (1, 10, 100)  # steps of a start-up race after which the time is told
 STEADINESS = ("baseline_cv", "candidate_cv", "lag_1", "baseline_minor_faults", "candidate_minor_faults")
 """How steady the samples were. ``cv``: standard deviation / mean. ``lag_1``: autocorrelation of the
 paired log ratios, near 0 if rounds are independent. Faults: median number of page faults of a step."""
-
-TOLD_AFTER = (1, 10, 100)
-"""Steps of a start-up race after which the time is told."""
 
 # families
 OVER_EAGER = "eager"  # of the job's baseline
@@ -45,7 +39,7 @@ CHANGE = "change"  # between runs
 
 # quantities
 STEP, PREFILL, DECODE = "step", "prefill", "decode"
-COMPILATION, FIRST_STEP, STREAM = "compilation", "first step", "stream"
+COMPILATION, FIRST_STEP = "compilation", "first step"
 SPEEDUP, EAGER_STEP = "speedup", "eager"  # of a change, whose speedups are B / A; its times, too
 
 
@@ -108,9 +102,6 @@ class Comparison:
 
     ``own``: its ratios by name, as far as they are known: ``step`` (over eager: the speedup), ``prefill``,
     ``decode``, ``plain`` (over itself without own settings), ``system malloc`` and ``allocator``.
-    ``break_even`` is the time of compiling / the time saved per step, where the
-    paired speedup gives the time saved; None for eager.
-
     ``derived``: the metrics that ``harness.declared`` derives from the record's metrics, and ``STEADINESS``.
     """
 
@@ -123,7 +114,7 @@ class Comparison:
     baseline_peak_gb: float | None  # 1e9 bytes
     candidate_peak_gb: float | None
     memory_ratio: float | None  # baseline peak / candidate peak, above 1 is smaller
-    break_even: BreakEven | None
+    break_even: BreakEven | None  # None for eager
     derived: Mapping[str, Scalar] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -148,8 +139,8 @@ class Comparison:
     @property
     def borrowed(self) -> bool:
         """Whether its interval assumes of an accelerator the tau that was measured on a CPU."""
-        assumed = self.estimate is not None and self.estimate.assumed_sd is not None
-        return assumed and not self.record.calibrated and of(self.record.job.device).accelerated
+        elsewhere = not self.record.calibrated and of(self.record.job.device).accelerated
+        return elsewhere and self.estimate is not None and self.estimate.assumed_sd is not None
 
     @property
     def step(self) -> Ratio | None:
@@ -217,12 +208,7 @@ class MeanOf(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """Averages over the records of one compiler in one (suite, mode, device, dtype).
-
-    Devices of the same model form one group. Only records that passed parity
-    enter the averages. ``total`` counts every record and is the denominator of
-    ``pass_share``. Slowdowns enter the averages unchanged.
-    """
+    """Averages over a compiler's records that passed parity, slowdowns included. ``total`` counts all."""
 
     compiler: str
     place: Place
@@ -330,10 +316,8 @@ class Finding:
 class Summary:
     """A run: its comparisons in plan order, its averages, its warnings and its caveats.
 
-    ``environment`` holds the facts of all workers. If workers differ in a fact,
-    it holds every value, separated by " | ". ``caveats`` are sentences on what
-    the averages do not cover. ``figures``: of parity, by job and candidate, where
-    a report draws them.
+    ``environment`` holds the facts of all workers: every value of a fact, separated by " | ". ``caveats``:
+    what the averages do not cover. ``figures``: of parity, by job and candidate, where a report draws them.
     """
 
     comparisons: tuple[Comparison, ...]

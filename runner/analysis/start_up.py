@@ -84,9 +84,8 @@ def settled_s(ends: Sequence[float]) -> float:
 def settled_step(ends: Sequence[float]) -> int:
     """The number of the first step that, with the two after it, takes no longer than a settled step."""
     steps, most = _steps(ends), SETTLED * settled_s(ends)
-    return next(
-        (place + 1 for place in range(len(steps)) if max(steps[place : place + 3]) <= most), len(steps)
-    )
+    settled = (place + 1 for place in range(len(steps)) if max(steps[place : place + 3]) <= most)
+    return next(settled, len(steps))
 
 
 def _steps(ends: Sequence[float]) -> list[float]:

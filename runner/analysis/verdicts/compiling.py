@@ -161,8 +161,7 @@ def _between_starts(
 
 def first_step_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
     """Of each candidate with ``--start-up``: each of its starts over its cold start, by their first steps."""
-    starts = (WARM, CACHE_FILE, PACKAGE)
-    sides = [(own, start, own, COLD) for own in comparisons for start in starts]
+    sides = [(own, start, own, COLD) for own in comparisons for start in (WARM, CACHE_FILE, PACKAGE)]
     return _between_starts(FIRST_STEPS, FIRST_STEP, first_step_by_round, sides)
 
 

@@ -84,8 +84,7 @@ def regimes(logs: Floats) -> tuple[float, float] | None:
     lie apart and the rounds switch between them less often than independent rounds would (the runs test of
     Wald & Wolfowitz 1940).
     """
-    n = logs.size
-    ordered = np.sort(logs)
+    n, ordered = logs.size, np.sort(logs)
     counts = np.arange(1, n)
     sums, squares = np.cumsum(ordered)[:-1], np.cumsum(ordered**2)[:-1]
     below = squares - sums**2 / counts
@@ -116,8 +115,7 @@ def _scores(logs: Floats) -> tuple[float, float]:
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]  # ties share their mean rank
     places = np.arange(n) - (n - 1) / 2
     trend = 12 * float(ranks @ places) / (n * (n * n - 1.0)) * math.sqrt(n - 1)
-    half = n // 2
-    rest = n - half
+    half, rest = n // 2, n - n // 2
     shift = float(ranks[half:].sum()) - rest * (n + 1) / 2
     return trend, shift / math.sqrt(half * rest * (n + 1) / 12)
 

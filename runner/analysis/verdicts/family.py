@@ -34,16 +34,14 @@ def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
         spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
         if spread:
             spreads.setdefault(group, []).append(spread)
-    return [_estimate(record, spreads.get(group, ())) for record, group in zip(records, groups, strict=True)]
-
-
-def _estimate(record: Record, spreads: Sequence[Spread]) -> PairedEstimate | None:
-    """``spreads``: those of the record's group."""
-    samples, assumed = record.samples, assumed_of(record)
-    if samples is None:
-        return None
-    pool = pool_of(spreads, assumed) if spreads else None
-    return judged_or_none(samples.baseline_s, samples.candidate_s, samples.rounds_by_process, assumed, pool)
+    taus = [assumed_of(record) for record in records]
+    pools = [pool_of(spreads[g], tau) if g in spreads else None for g, tau in zip(groups, taus, strict=True)]
+    return [
+        None
+        if (s := record.samples) is None
+        else judged_or_none(s.baseline_s, s.candidate_s, s.rounds_by_process, tau, pool)
+        for record, tau, pool in zip(records, taus, pools, strict=True)
+    ]
 
 
 def assumed_of(record: Record) -> float:
