@@ -192,7 +192,8 @@ def _group(
 ) -> GroupSummary:
     passed = [c for c in members if c.record.status.passed]
     pass_low, pass_high = wilson(len(passed), len(members))
-    counts = Counter(c.verdict for c in passed if c.verdict is not None)
+    counts = Counter(c.verdict for c in passed)
+    means = {m.name: _mean(passed, methodcaller("number", m.name)) for m in declared().averages()}
 
     def mean(name: str, among: Iterable[Comparison] = passed) -> Mean:
         own = (c.own[name].estimate for c in among if name in c.own)
@@ -209,9 +210,8 @@ def _group(
         common=mean("step", [c for c in passed if c.record.job.key in common]),
         system=mean(SYSTEM),
         allocator=mean(ALLOCATOR),
-        judged=_mean(passed, columns()["judged_finely"].value),
         break_even=paying([c.break_even for c in passed if c.break_even is not None]),
-        means={m.name: _mean(passed, methodcaller("number", m.name)) for m in declared().averages()},
+        means={"judged_finely": _mean(passed, columns()["judged_finely"].value), **means},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
         checked=any(c.record.job.protocol.accuracy for c in members),
     )

@@ -143,6 +143,10 @@ class Comparison:
         return elsewhere and self.estimate is not None and self.estimate.assumed_sd is not None
 
     @property
+    def device(self) -> str:
+        return self.place.device
+
+    @property
     def step(self) -> Ratio | None:
         return self.own.get("step")
 
@@ -221,9 +225,8 @@ class GroupSummary:
     common: Mean  # of those that every compiler of the table passed with a speedup
     system: Mean  # of speedups with malloc as the system has it
     allocator: Mean  # of their factors over the speedups
-    judged: MeanOf  # share of values that were judged to 1 % or better
     break_even: Paying
-    means: dict[str, MeanOf]  # of the metrics that have an average
+    means: dict[str, MeanOf]  # of the metrics that have an average, and of ``judged_finely``
     verdicts: dict[str, int]  # number of passed records by verdict
     checked: bool  # whether parity was checked; without it (--performance), ``passed`` counts what ran
 
@@ -300,7 +303,7 @@ class Curve:
     def family(self) -> tuple[object, ...]:
         """What the curves of all candidates of a model share."""
         first = self.comparisons[0]
-        return self.axis, self.case, first.place.device, first.record.job.dtype
+        return self.axis, self.case, first.device, first.record.job.dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,11 +39,9 @@ EXACT_UP_TO = 60  # rounds; above, the normal approximation of the rank sum is a
 def paired_speedup(baseline_s: Column, candidate_s: Column) -> PairedEstimate:
     """Compares two columns of times, round by round.
 
-    Raises ``ValueError`` if a column is empty, if the lengths differ, or if a
-    time is not positive and finite.
+    Raises ``ValueError`` if a column is empty, the lengths differ, or a time is not positive and finite.
     """
-    baseline = np.asarray(baseline_s, dtype=np.float64)
-    candidate = np.asarray(candidate_s, dtype=np.float64)
+    baseline, candidate = (np.asarray(column, dtype=np.float64) for column in (baseline_s, candidate_s))
     if baseline.shape != candidate.shape or baseline.ndim != 1:
         raise ValueError(f"{baseline.size} baseline times but {candidate.size} candidate times")
     if baseline.size == 0:
@@ -52,32 +50,27 @@ def paired_speedup(baseline_s: Column, candidate_s: Column) -> PairedEstimate:
     if not (np.isfinite(times).all() and (times > 0).all()):
         raise ValueError("times must be positive and finite")
     differences = np.log(baseline / candidate)
-    averages = walsh_averages(differences)
-    rank, rank_90 = (interval_rank(differences.size, share) for share in (CONFIDENCE, EQUIVALENCE))
+    averages, n = walsh_averages(differences), int(differences.size)
+    rank, rank_90 = (interval_rank(n, share) for share in (CONFIDENCE, EQUIVALENCE))
     interval = (float(averages[rank - 1]), float(averages[-rank])) if rank else None
     half = (interval[1] - interval[0]) / 2 if interval else None
+    error = float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else None
+    if half is not None:
+        error = half / float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
     baseline_median, candidate_median = middle(np.sort(baseline)), middle(np.sort(candidate))
     return PairedEstimate(
-        n=int(differences.size),
+        n=n,
         log=middle(averages),
         interval=interval,
         interval_90=(float(averages[rank_90 - 1]), float(averages[-rank_90])) if rank_90 else None,
         p_value=signed_rank_p(differences),
-        error=_error(differences, half),
-        df=differences.size - 1.0,
+        error=error,
+        df=n - 1.0,
         rounds_half=half,
         speedup_of_medians=baseline_median / candidate_median,
         baseline_median_s=baseline_median,
         candidate_median_s=candidate_median,
     )
-
-
-def _error(differences: Floats, half: float | None) -> float | None:
-    """The standard error, from the interval where there is one; None for a single round."""
-    n = differences.size
-    if half is not None:
-        return half / float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
-    return float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else None
 
 
 class Part(NamedTuple):

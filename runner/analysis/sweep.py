@@ -32,7 +32,7 @@ def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
             if axis in case.at:
                 others = tuple(word for word in case.point if not word.startswith(f"{axis}="))
                 alike = replace(case, batch_size=None, sequence=None, prompt_tokens=None, point=others)
-                key = (axis, alike, comparison.place.device, job.dtype, comparison.record.candidate)
+                key = (axis, alike, comparison.device, job.dtype, comparison.record.candidate)
                 members.setdefault(key, []).append(comparison)
     every = (_curve(axis, case, some) for (axis, case, *_), some in members.items() if len(some) > 1)
     return tuple(curve for curve in every if curve.points)

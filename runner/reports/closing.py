@@ -71,7 +71,7 @@ def _of_curve(curve: Curve) -> str:
     """``branch training float32 cpu, inductor over batch 1 to 64: faster from batch 6 [4, 8]; 5/5 pass``"""
     first = curve.comparisons[0]
     job, compiler = first.record.job, compiler_name(first.compiler)
-    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, first.place.device)))
+    model = plain(" ".join((case_name(curve.case), job.case.mode.value, job.dtype, first.device)))
     passed = sum(comparison.passed for comparison in curve.comparisons)
     rate = f"{passed}/{len(curve.comparisons)} pass"
     return f"{model}, {compiler} over {range_text(curve)}: {crossing_text(curve)}; {rate}"

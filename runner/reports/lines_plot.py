@@ -99,7 +99,7 @@ def sweeps(summary: Summary) -> Iterator[tuple[str, Row]]:
         panels = [Panel(curves[0].axis, what, _lines(curves, of_compiler, what), places) for what in MEASURES]
         panels.append(Panel(PEAK, STEP, _lines(curves, of_compiler, STEP, over=PEAK)))
         first, case = curves[0].comparisons[0], curves[0].case
-        title = f"{case_name(case)}, {case.mode.value} {first.record.job.dtype}, {first.place.device}"
+        title = f"{case_name(case)}, {case.mode.value} {first.record.job.dtype}, {first.device}"
         yield curve_plot(summary, curves[0]), Row(title, first, panels)
 
 

@@ -49,7 +49,7 @@ def on(device: str, model: str | None, name: str = "model") -> Record:
 )
 def test_equal_devices_are_averaged(devices: list[tuple[str, str | None]], labels: list[str]) -> None:
     summary = summarize([on(device, model, f"m{place}") for place, (device, model) in enumerate(devices)])
-    by_name = {c.record.job.case.name: c.place.device for c in summary.comparisons}
+    by_name = {c.record.job.case.name: c.device for c in summary.comparisons}
     assert [by_name[f"m{place}"] for place in range(len(devices))] == labels
     assert {g.place.device: g.total for g in summary.groups} == {
         label: labels.count(label) for label in labels

@@ -32,8 +32,7 @@ from runner.analysis.statistics import Column, Floats, Part, paired_speedup, stu
 from runner.analysis.verdicts.between import ASSUMED_DF, LEAST_ACROSS, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
 
-Z_95 = float(special.ndtri(0.975))
-Z_90 = float(special.ndtri(0.95))
+Z_95, Z_90 = (float(special.ndtri(share)) for share in (0.975, 0.95))
 TAU_DF = 20  # the assumed tau is itself an estimate, from about ten models
 T_95, T_90 = (float(special.stdtrit(TAU_DF, share)) for share in (0.975, 0.95))
 STUDENT = ("log", "interval", "interval_90", "p_value", "error", "df")
@@ -43,9 +42,7 @@ UNSTEADY = f"a quieter machine, or --processes={LEAST_ACROSS} and more"
 CLOSES = {
     Reason.TOO_FEW_ROUNDS: "6 rounds or more: fewer have no interval",
     Reason.SIDES: f"{LEAST_ACROSS} processes of each side (--processes={LEAST_ACROSS})",
-    Reason.TREND: UNSTEADY,
-    Reason.HALVES: UNSTEADY,
-    Reason.REGIMES: UNSTEADY,
+    **dict.fromkeys((Reason.TREND, Reason.HALVES, Reason.REGIMES), UNSTEADY),
     Reason.FAMILY: "more rounds: the interval is clear, but q counts all comparisons of the run",
     Reason.RUNS: "more runs of the base",
 }
@@ -340,13 +337,11 @@ def judgment(
         count = pairs_needed(estimate, q_value or 1.0, limits)
         closes = f"about {count} of each" if count else f"over {MOST_NAMED} of each"
         return word, Open(reason=Reason.ROUNDS, closes=closes, pairs=count)
-    reason = _reason(estimate, limits, across=across)
+    reason = Reason.SIDES if few else _reason(estimate, limits)
     return word, Open(reason=reason, closes=CLOSES.get(reason) or _ways(estimate, limits))
 
 
-def _reason(estimate: OfRounds, limits: Limits, *, across: bool) -> Reason:
-    if across and estimate.processes < LEAST_ACROSS:
-        return Reason.SIDES
+def _reason(estimate: OfRounds, limits: Limits) -> Reason:
     if estimate.interval is None or (estimate.rounds_half is None and estimate.processes < 2):
         return Reason.TOO_FEW_ROUNDS
     if estimate.unsteady_kind is not None:

@@ -42,7 +42,7 @@ def _facets(summary: Summary) -> tuple[Column[Comparison], ...]:
         "compiler": lambda c: compiler_name(c.compiler),
         "precision": lambda c: plain(c.record.job.dtype),
         "mode": lambda c: c.record.job.case.mode.value,
-        "device": lambda c: plain(c.place.device),
+        "device": lambda c: plain(c.device),
         "scale": lambda c: plain(c.record.job.case.scale),
         "environment": lambda c: environment_line(c.record.environment),
         "verdict": kind,

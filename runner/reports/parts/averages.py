@@ -74,8 +74,8 @@ def _columns(summary: Summary) -> Iterator[Column[Average]]:
         assert metric.average is not None
         yield Column(f"mean_{metric.name}", metric.unit, f"group.means.{metric.name}.value")
         yield Column(f"{metric.average.key}_n", "", f"group.means.{metric.name}.n")
-    yield Column("judged_finely", "share", "group.judged.value")
-    yield Column("judged_models", "", "group.judged.n")
+    yield Column("judged_finely", "share", "group.means.judged_finely.value")
+    yield Column("judged_models", "", "group.means.judged_finely.n")
     yield Column("common_models", "", "group.common.models")
     yield Column("common_geomean", "ratio", "group.common.value")
     yield from (Column(f"common_{end}", "ratio", f"group.common.over.{end}") for end in ("low", "high"))
@@ -121,7 +121,7 @@ def _passrate(row: Average) -> str:
 
 
 def _judged(row: Average) -> str:
-    mean = row.group.judged
+    mean = row.group.means["judged_finely"]
     return MISSING if mean.value is None else f"{mean.value:.1%}, {mean.n}/{row.group.total}"
 
 

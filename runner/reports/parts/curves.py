@@ -22,7 +22,7 @@ def _columns(summary: Summary) -> Iterator[Column[Curve]]:
     def where(curve: Curve) -> str:
         first = curve.comparisons[0]
         job = first.record.job
-        return conditions(labels[job.case.suite], job.case.mode.value, job.dtype, first.place.device)
+        return conditions(labels[job.case.suite], job.case.mode.value, job.dtype, first.device)
 
     yield Column("axis", "text", "axis")
     yield text_column("model", lambda curve: case_name(curve.case), once=True)
