@@ -1,7 +1,6 @@
 """What keeps the house habitable: file lengths, no hidden state, no torch in the parent."""
 
 import ast
-import functools
 import json
 import re
 import shutil
@@ -23,11 +22,6 @@ MOST_MODULES = 300  # of the standard library and ours, that a page of help may 
 
 def sources(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_no_file_is_too_long() -> None:

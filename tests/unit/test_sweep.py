@@ -131,6 +131,7 @@ def swept(crossing: float = 6.0, candidates: tuple[str, ...] = ("inductor",)) ->
     ]
 
 
+@pytest.mark.slow
 def test_the_curves_are_files_and_a_picture_of_the_page() -> None:
     summary = summarize(swept())
     assert sorted(lines_plot.render(summary)) == ["toys_float32_curves.png", "toys_float32_curves.svg"]
