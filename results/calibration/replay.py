@@ -19,11 +19,11 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.calibration import Floats, told  # noqa: E402 - nothing is installed
+from benchmarks.calibration import PROTOCOL, Floats  # noqa: E402 - nothing is installed
 from harness.codec import from_json  # noqa: E402
 from harness.schema import Record  # noqa: E402
-from runner.analysis.estimate import PairedEstimate, Verdict  # noqa: E402
-from runner.analysis.verdicts.decision import judged  # noqa: E402
+from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.verdicts.decision import judged, verdict  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
 from runner.store.record_file import opened  # noqa: E402
 
@@ -62,7 +62,7 @@ def rows(folders: Sequence[Path]) -> list[tuple[object, ...]]:
 
 
 def replayed(name: str, estimates: Sequence[PairedEstimate]) -> tuple[object, ...]:
-    verdicts = Counter(map(told, estimates))
+    verdicts = Counter(verdict(e, e.p_value, Limits.of(PROTOCOL)) for e in estimates)
     held = sum(e.within(1) for e in estimates)
     called = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
     wider = sum(e.widened > 1 for e in estimates)
