@@ -212,11 +212,3 @@ def test_tables_and_caveats_name_the_calibration_and_its_age() -> None:
     assert processes_cell(summary.comparisons[0]) == "0.6 % calibrated 2026-11-20"
     short = replace(record, assumed_between_sd=SHORT_STEP_TAU)
     assert "(training: inductor 0.6 % or 2.3 %;" in summarize([record, short]).caveats[-1]
-
-
-@pytest.mark.parametrize(
-    ("date", "device", "said"), [("", "cuda", 1), ("", "cpu", 0), ("2026-11-20", "cuda", 0)]
-)
-def test_verdicts_that_borrow_from_a_cpu_say_so(date: str, device: str, said: int) -> None:
-    record = replace(make_record(replace(make_job(), device=device)), calibrated=date)
-    assert sum("measured on a CPU" in caveat for caveat in summarize([record]).caveats) == said

@@ -168,7 +168,10 @@ def test_compile_order_is_named(device: str, candidates: tuple[str, ...], *, col
 @pytest.mark.parametrize(("device", "date"), [("cuda", ""), ("cuda", "2026-11-23"), ("cpu", "")])
 def test_a_verdict_on_a_card_says_that_its_tau_is_assumed(device: str, date: str) -> None:
     record = replace(make_record(replace(make_job(), device=device), speedup=2.0), calibrated=date)
-    (comparison,) = summarize([record]).comparisons
+    summary = summarize([record])
+    (comparison,) = summary.comparisons
     expected = "faster" if date or device == "cpu" else "faster (tau assumed)"
     assert verdict_text(comparison, counts=True) == expected
     assert f" {expected}, pass" in outcome(record)
+    borrowed = [caveat for caveat in summary.caveats if "measured on a CPU" in caveat]
+    assert len(borrowed) == ("assumed" in expected)
