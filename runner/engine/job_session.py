@@ -218,7 +218,7 @@ class JobSession:
                 for state in states.values():
                     state.metrics["prepared_beside"] = gate.beside
             if self._job.protocol.performance and states:
-                self._context.doing(Activity(phase="prepared"))
+                self._context.doing(Activity(phase="prepare"))
                 waited_s = gate.wait_to_be_timed()
                 if self._context.stop():
                     return
