@@ -198,7 +198,7 @@ def flat(old: Record) -> Iterator[Record]:
                 round=begun.round,
                 status=begun.status,
                 metrics=begun.metrics,
-                failure=Failure(kind="", message=begun.failure, phase="") if begun.failure else None,
+                failure=Failure(kind="", message=begun.failure, phase="compile") if begun.failure else None,
                 first_calls_s=begun.first_calls_s,
                 stored_bytes=begun.stored_bytes,
             )
