@@ -56,8 +56,9 @@ def _passed(counted: Sequence[Comparison], compiler: str) -> str:
 
 
 def _pictures(summary: Summary, rows: Sequence[Comparison]) -> Iterator[str]:
-    timed = (c.record.job for c in rows if c.n)
-    yield from (plot_name(summary.labels[job.case.suite], job.dtype) for job in timed)
+    timed = dict.fromkeys((c.record.job.case.suite, c.record.job.dtype) for c in rows if c.n)
+    labels = summary.labels
+    yield from (plot_name(labels[suite], dtype) for suite, dtype in timed)
 
 
 RESULTS: View[Summary, Comparison] = View(
