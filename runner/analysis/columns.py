@@ -78,7 +78,7 @@ class Column(Generic[T]):
     def value(self, row: T) -> Any:
         """The value as its type; None if it is missing, or if the record has something else there."""
         value = self.source(row) if callable(self.source) else _part(row, self.source)
-        if self.unit == JSON:
+        if value is None or self.unit == JSON:  # most columns of most rows are empty
             return value
         if isinstance(value, Enum):
             value = value.value
@@ -116,10 +116,16 @@ def text_column(header: str, text: Callable[[T], str], drop: int = 0, once: bool
 def _part(row: object, path: str) -> Any:
     """``record.parity.failed`` of a comparison; None if one of the parts is None."""
     value: object = row
-    for name in path.split("."):
-        if value is not None:
-            value = value.get(name) if isinstance(value, Mapping) else getattr(value, name)
+    for name in _names(path):
+        if value is None:
+            break
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name)
     return value
+
+
+@cache
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
 
 
 def _parts(comparison: Comparison) -> tuple[str, str | None]:
