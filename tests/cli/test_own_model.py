@@ -6,7 +6,7 @@ import pytest
 
 from runner.store.run_folder import FILES, RunFolder, own_files
 from tests.cli.command import ROOT, records, refusal, run_into, statuses
-from tests.factories import make_job
+from tests.factories import make_job, make_record
 
 SOURCE = """
 import torch
@@ -137,3 +137,7 @@ def test_a_file_that_was_edited_before_the_run_goes_on_is_named(tmp_path: Path) 
         said = folder.edited([job])
         assert len(said) == [None, models, compilers].index(edited)
         assert edited is None or f"{edited} was edited after the run began" in " ".join(said)
+    assert folder.pursued([job]) == (job,)  # its candidate has no record yet
+    for candidate in job.candidates:
+        folder.append(make_record(job, candidate))
+    assert folder.pursued([job]) == ()  # a further process would be of another model

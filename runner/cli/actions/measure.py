@@ -145,6 +145,7 @@ def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
         check_jobs(jobs)
         for sentence in folder.edited(jobs):
             print(f"note: {sentence}", file=sys.stderr)
+        jobs = folder.pursued(jobs)
     with opened(request.where, jobs) as executor:
         return measure(folder, jobs, console, executor, request.formats, request.where.time_limit_s)
 
