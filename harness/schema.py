@@ -184,6 +184,11 @@ def of_environment(compiler: str, environment: str) -> str:
     return f"{compiler}@{environment}"
 
 
+def eager_of(environment: str) -> str:
+    """Eager's name among the candidates: ``eager@new``, or ``eager`` of a job without environments."""
+    return of_environment(EAGER_START, environment) if environment else EAGER_START
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One case on one device at one precision, with all its candidates: one worker's work."""

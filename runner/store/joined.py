@@ -23,6 +23,7 @@ from harness.schema import (
     Record,
     Samples,
     Status,
+    eager_of,
 )
 
 CHECKED = "checked"
@@ -52,8 +53,8 @@ def results_of(records: Iterable[Record]) -> tuple[Record, ...]:
 def _result(processes: list[Record], starts: Sequence[Record]) -> Record:
     processes.sort(key=lambda record: record.process)
     name = processes[0].candidate
-    _, at, env = name.rpartition("@") if processes[0].job.environments else ("", "", "")
-    names = {name, f"eager{at}{env}"}  # eager raced for every candidate of its environment
+    env = name.rpartition("@")[2] if processes[0].job.environments else ""
+    names = {name, eager_of(env)}  # eager raced for every candidate of its environment
     own = [record for record in starts if record.candidate in names]
     if all(record.start == EAGER_START for record in own):
         own = []

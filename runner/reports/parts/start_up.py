@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
-from harness.schema import EAGER_START, of_environment
+from harness.schema import EAGER_START, eager_of
 from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, ms_text, number_text, seconds_text
 from runner.analysis.results import TOLD_AFTER, StartForm, Summary
@@ -68,8 +68,7 @@ def form_name(form: StartForm) -> str:
     """``inductor, warm``, ``eager``, or ``eager@old`` with several environments."""
     if form.start != EAGER_START:
         return f"{compiler_name(form.comparison.compiler)}, {form.start}"
-    env = form.comparison.record.env
-    return of_environment(EAGER_START, env) if env else EAGER_START
+    return eager_of(form.comparison.record.env)
 
 
 def overtaking_text(form: StartForm) -> str:
