@@ -115,9 +115,9 @@ def _in_plan_order(records: Sequence[Record]) -> list[Record]:
 
     The record file has them in the order in which they ended; ``read_run`` has jobs in the plan's order.
     """
-    jobs = [*dict.fromkeys(r.job.key for r in records)]
+    jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in records))}
     return sorted(
-        records, key=lambda r: (jobs.index(r.job.key), [*r.job.candidates, r.candidate].index(r.candidate))
+        records, key=lambda r: (jobs[r.job.key], [*r.job.candidates, r.candidate].index(r.candidate))
     )
 
 

@@ -145,8 +145,8 @@ def over_reference(records: Sequence[Record]) -> tuple[Ratio, ...]:
     """
     measured = [r for r in records if r.job.environments and r.status is not Status.SKIP]
     measured = [r for r in measured if r.candidate in r.job.candidates]
-    jobs = [*dict.fromkeys(r.job.key for r in measured)]
-    measured.sort(key=lambda r: (jobs.index(r.job.key), split_candidate(r.job, r.candidate)[0] != EAGER))
+    jobs = {key: place for place, key in enumerate(dict.fromkeys(r.job.key for r in measured))}
+    measured.sort(key=lambda r: (jobs[r.job.key], split_candidate(r.job, r.candidate)[0] != EAGER))
     both = zip(measured, device_labels(measured), strict=True)
     return judged([_over_reference(*each) for each in both], passed=True)
 

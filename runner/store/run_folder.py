@@ -123,10 +123,12 @@ class RunFolder:
 
     def pursued(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
         """Without the jobs that are measured and edited: a further process would be of another model."""
+        if not self.edited(jobs):
+            return tuple(jobs)
         processes = self.read().processes if self.records_path.exists() else ()
         known = {(record.job.key, record.candidate) for record in processes}
-        whole = [job for job in jobs if all((job.key, name) in known for name in job.candidates)]
-        return tuple(job for job in jobs if job not in whole or not self.edited((job,)))
+        whole = {job.key for job in jobs if all((job.key, name) in known for name in job.candidates)}
+        return tuple(job for job in jobs if job.key not in whole or not self.edited((job,)))
 
     def how_to_go_on(self) -> str:
         return f"go on with: {plain(shlex.join((*program(), '--resume', str(self.path), *self._more)))}"

@@ -48,6 +48,7 @@ from runner.runs.compare.run import (
 NEW_FAILURE, FIXED, OTHER, SAME = "new failure", "fixed", "other", "same"
 ENDINGS = {"New failures": NEW_FAILURE, "Fixed failures": FIXED, "Other endings": OTHER}
 """Of the second run. Other: another failure, or newly skipped or run."""
+KIND = itemgetter("compiler", "mode", "device", "precision")  # of conditions
 QUANTITIES = (SPEEDUP, EAGER_STEP, STEP, COMPILATION)
 
 
@@ -196,8 +197,9 @@ def changes_between(*runs: Run) -> RunChanges:
     alike = [[r for r in a.runs if not differences(r.machine, b.machine)] for a, b in matched.pairs]
     differing = Counter[Difference]()
     changes: list[Change] = []
+    pools = _pools(alike)
     for (before, after), own in zip(matched.pairs, alike, strict=True):
-        base = _over_runs(own, alike) if own else before
+        base = _over_runs(own, pools[KIND(own[0].conditions)]) if own else before
         facts = differences(base.machine, after.machine)
         differing.update(facts)
         rounds, ratios = (0, {}) if facts else _ratios(base, after)
@@ -218,13 +220,19 @@ def changes_between(*runs: Run) -> RunChanges:
     )
 
 
-def _over_runs(own: Sequence[Result], every: Iterable[Sequence[Result]]) -> Result:
-    """A result of several runs. ``every``: all results; those of its kind say how much runs vary."""
+def _pools(every: Iterable[Sequence[Result]]) -> dict[tuple[str, ...], Part]:
+    """By kind of result: what the results of several runs say about how much runs vary."""
+    spreads: dict[tuple[str, ...], list[tuple[float, int]]] = {}
+    for own in filter(None, every):
+        logs, of_kind = [e.log for e in _speedups(own)], spreads.setdefault(KIND(own[0].conditions), [])
+        if len(logs) > 1:
+            of_kind.append((float(np.std(logs, ddof=1)), len(logs)))
+    return {kind: pooled(of_kind, None) for kind, of_kind in spreads.items()}
+
+
+def _over_runs(own: Sequence[Result], pool: Part) -> Result:
+    """A result of several runs. ``pool``: of its kind."""
     shown, timed = representative(own), _speedups(own)
-    kind = itemgetter("compiler", "mode", "device", "precision")
-    alike = (runs for runs in every if runs and kind(runs[0].conditions) == kind(shown.conditions))
-    logs = [[estimate.log for estimate in _speedups(runs)] for runs in alike]
-    pool = pooled([(float(np.std(known, ddof=1)), len(known)) for known in logs if len(known) > 1], None)
     ratios = dict(shown.comparison.own)
     if "step" in ratios and (len(timed) > 1 or (timed and pool.df)):
         ratios["step"] = replace(ratios["step"], estimate=over_runs(timed, pool))
