@@ -40,6 +40,7 @@ from runner.store.joined import results_of
 from runner.store.run_folder import RunFolder
 
 PAGE = "report.html"
+STOPPED_EARLY, OUT_OF_TIME = "Stopped early", "The time limit ended the run"
 SHORT_RUN = 12  # records: of these, also passes have a picture of parity
 
 
@@ -64,7 +65,7 @@ def measure(
             return INTERRUPTED
         unfinished = f"{ended}; {folder.how_to_go_on()}" if ended else ""
         code = report(folder, console, formats, unfinished)
-    return INTERRUPTED if ended.startswith("Stopped") else code
+    return INTERRUPTED if ended == STOPPED_EARLY else code
 
 
 @contextmanager
@@ -132,21 +133,27 @@ def measure_missing(
     records: dict[str, list[Record]] = {job.key: [] for job in jobs}
     for record in folder.read().processes:
         records.setdefault(record.job.key, []).append(record)
-    work = passed_next(jobs, records)
+    work = next_pass(jobs, records)
     say(console, f"{counted(len({item.job.key for item in work}), 'job')} -> {folder.path}")
     with _interrupts() as pressed:
 
         def stop() -> bool:
             return pressed() or time.monotonic() > until
 
-        while work and not stop() and _measure_pass(work, folder, records, console, executor, stop):
-            before, work = work, passed_next(jobs, records)
-            if before[0].attempt.is_first and work and not work[0].attempt.is_first and not stop():
+        while work and not stop():
+            _measure_pass(work, folder, records, console, executor, stop)
+            before = {item.job.key: item.attempt for item in work}
+            was_first = work[0].attempt.is_first
+            # an attempt that changes nothing is not repeated
+            work = [w for w in next_pass(jobs, records) if w.attempt != before.get(w.job.key)]
+            if was_first and work and not work[0].attempt.is_first and not stop():
                 between(left_text(work))
-        return "Stopped early" if pressed() else "The time limit ended the run" if work else ""
+        if pressed():
+            return STOPPED_EARLY
+        return OUT_OF_TIME if stop() and next_pass(jobs, records) else ""
 
 
-def passed_next(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> list[Work]:
+def next_pass(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> list[Work]:
     """The next pass: the first process of every job; then what is left of each, the cheapest first.
 
     The very first job is a pass of its own, so that jobs that prepare beside it do not delay its number.
@@ -180,9 +187,8 @@ def _measure_pass(
     console: Console,
     executor: Executor,
     stop: Callable[[], bool],
-) -> bool:
-    """Whether anything was measured. The view hears of the result so far, and not of single processes."""
-    any_record = False
+) -> None:
+    """Adds to ``records``. The view hears of the result so far, and not of single processes."""
     # closing ends the workers, also after an error in this loop
     with view(console, len(work)) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
@@ -190,12 +196,11 @@ def _measure_pass(
                 seen.event(event)
                 continue
             folder.append(event)
-            own, any_record = records[event.job.key], True
+            own = records[event.job.key]
             own.append(event)
             if not event.experiment:
                 mine = [record for record in own if record.candidate == event.candidate]
                 seen.event(results_of(mine)[0])
-    return any_record
 
 
 def report(folder: RunFolder, console: Console, formats: Formats = None, unfinished: str = "") -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -31,14 +31,17 @@ from harness.schema import (
     SIZES,
     STOPPED,
     WARM,
+    Failure,
     Job,
     Record,
-    of_environment,
+    Status,
+    eager_of,
 )
 from harness.timing.measure import round_order
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.analysis.verdicts.decision import judged
 from runner.analysis.verdicts.family import assumed_of
+from runner.engine.job_session import now
 from runner.engine.stopping import left_to_close, more_processes
 from runner.plan.environments.spec import EAGER, split_candidate
 from runner.store.joined import CHECKED, Key, compilation_of, joined_samples, key_of, why_not
@@ -63,11 +66,26 @@ class Attempt:
     process: int = 0
     experiment: str = ""
     round: int = 0
-    cost_s: float = 0.0
+    cost_s: float = field(default=0.0, compare=False)
 
     @property
     def is_first(self) -> bool:
         return not self.process and not self.experiment
+
+    def lost(self, candidate: str, failure: Failure, reproduce: str) -> Record:
+        """Of a candidate that an error of this program, or of the cluster, left without a record."""
+        return Record(
+            job=self.job,
+            candidate=candidate,
+            status=Status.INFRA_ERROR,
+            process=self.process,
+            experiment=self.experiment,
+            start=COLD if self.experiment else "",
+            round=self.round,
+            failure=failure,
+            reproduce=reproduce,
+            ended=now(),
+        )
 
 
 Policy = Callable[[Job, Sequence[Record]], Attempt | None]
@@ -148,7 +166,10 @@ def _rounds(experiment: str, rounds: Callable[[Job], int]) -> Policy:
     def policy(job: Job, records: Sequence[Record]) -> Attempt | None:
         able = tuple(name for name in job.candidates if _has_compiler(job, name))
         own = [record for record in records if record.experiment in (experiment, CHECKED)]
+        ended = {record.round for record in own if record.status is Status.INFRA_ERROR}
         for number in range(rounds(job) if able else 0):
+            if number in ended:  # by an error of this program: in this run it is not tried again
+                continue
             done = {key_of(record) for record in own if record.round == number}
             if not done.issuperset(_expected(job, able, experiment, number, own)):
                 return Attempt(job, able, experiment=experiment, round=number)
@@ -277,7 +298,7 @@ def _has_compiler(job: Job, candidate: str) -> bool:
 
 
 def _eager_of(job: Job, candidate: str) -> str:
-    return of_environment(EAGER, split_candidate(job, candidate)[1].name) if job.environments else EAGER
+    return eager_of(split_candidate(job, candidate)[1].name if job.environments else "")
 
 
 def _only(job: Job, candidate: str, start: str, stored: Path, *, accuracy: bool) -> Job:

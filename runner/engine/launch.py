@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.protocol import AUTO
-from harness.schema import COLD, Environment, Failure, Job, Record, Status
+from harness.schema import Environment, Failure, Job, Record
 from harness.worker.limits import CPUS, GLIBC_SETTINGS
 from runner.engine import JobContext, Place
 from runner.engine.experiments import Attempt, attempted, next_attempt
 from runner.engine.job_run import JobRun
-from runner.engine.job_session import now
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
@@ -115,19 +114,8 @@ def measure(
         log_name = context.place.logs[""]
         failure = Failure(kind=type(error).__name__, message=message, phase="runner", log=log_name)
         for candidate in missing:
-            yield Record(
-                job=attempt.job,
-                candidate=candidate,
-                status=Status.INFRA_ERROR,
-                process=attempt.process,
-                experiment=attempt.experiment,
-                start=COLD if attempt.experiment else "",
-                round=attempt.round,
-                environment=dict(program_facts()),
-                failure=failure,
-                reproduce=context.reproduce(attempt.job, (candidate,)),
-                ended=now(),
-            )
+            lost = attempt.lost(candidate, failure, context.reproduce(attempt.job, (candidate,)))
+            yield replace(lost, environment=dict(program_facts()))
 
 
 def _log_traceback(log: Path) -> None:

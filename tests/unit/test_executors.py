@@ -18,15 +18,16 @@ from rich.progress import Progress
 from harness.schema import Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
-from runner.cli.measuring import opened
+from runner.cli.measuring import measure_missing, opened
 from runner.cli.progress import BarView, PlainView
-from runner.engine.executors import Doing, Event, JobEnded, Started, Stop, Timed, Work
+from runner.engine.executors import Cases, Doing, Event, Events, JobEnded, Started, Stop, Timed, Work
 from runner.engine.executors.local import JobRecords, LocalExecutor, Tell
 from runner.engine.experiments import Attempt
 from runner.engine.gate import Seat
 from runner.errors import UsageError
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import Catalog, plan
+from runner.store.run_folder import RunFolder
 from tests.command_line import parsed
 from tests.factories import Patch, make_job, make_record
 
@@ -203,6 +204,26 @@ def test_whoever_stops_listening_ends_all_workers() -> None:
 
 
 # -- the plan -------------------------------------------------------------------
+class Silent:
+    """Yields no record for its work."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def run(self, work: Sequence[Work], cases: Cases, stop: Stop) -> Events:
+        self.asked += [item.job.case.name for item in work]
+        yield from ()
+
+
+def test_work_that_yields_nothing_is_asked_for_once(tmp_path: Path) -> None:
+    jobs, executor = [make_job("a")], Silent()
+    folder = RunFolder.create(tmp_path / "run", jobs, [])
+    with folder.claimed():
+        ended = measure_missing(folder, jobs, Console(file=io.StringIO()), executor)
+    assert executor.asked == ["a"]
+    assert not ended  # no time limit ended it
+
+
 def planned(*devices: str, names: str = "abcde") -> tuple[Job, ...]:
     config = parsed(["--training", f"--devices={','.join(devices)}", "--compilers=eager"])[1].config
     assert isinstance(config, RunConfig)

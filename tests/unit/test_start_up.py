@@ -22,6 +22,7 @@ from harness.schema import (
 from runner.analysis.derive import summarize
 from runner.analysis.start_up import crossing, settled_step
 from runner.analysis.verdicts.compiling import by_round, first_step_by_round
+from runner.engine.experiments import next_attempt
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment
 from runner.reports import lines_plot
@@ -252,6 +253,20 @@ def test_a_candidate_that_fails_is_not_compiled_again_and_costs_the_others_nothi
     a, b = starts_of(job(2), run, tmp_path)
     assert len(a.compilations) == 4
     assert [(c.start, c.failure) for c in b.compilations] == [("cold", "Broken: no")]
+
+
+@pytest.mark.parametrize("extras", [Extras(start_up=2), Extras(compile_runs=2), Extras(shapes="batch=1,2")])
+def test_a_round_that_an_error_of_this_program_ended_is_not_repeated(extras: Extras) -> None:
+    planned = make_job(candidates=("a", "b"), extras=extras)
+    records = [make_record(planned, name) for name in planned.candidates]
+    attempt = next_attempt(planned, records)
+    assert attempt is not None
+    assert attempt.round == 0
+    lost = Record(
+        job=planned, candidate="a", status=Status.INFRA_ERROR, experiment=attempt.experiment, start="cold"
+    )
+    after = next_attempt(planned, [*records, lost])
+    assert after is None or after.round == 1
 
 
 def test_compile_runs_end_when_the_run_is_stopped(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.codec import from_json, to_json
 from harness.devices import of, type_of
-from harness.schema import COLD, Failure, Job, Record, Scalar, Status
+from harness.schema import Failure, Job, Record, Scalar
 from runner.engine import JobContext, Place, Reproduce
 from runner.engine.executors import Cases, Events, JobEnded, Started, Stop, Work, grouped
 from runner.engine.experiments import Attempt
@@ -284,21 +284,10 @@ class RayExecutor:
                 why = str(error)
         message = f"lost {counted(task.losses, 'time')} in a row, the last time on {node}: {why}"
         log = cases.relative(cases.open_case(job))
+        failure = Failure(kind="lost", message=message, phase="start", log=log)
         for candidate in task.missing:
-            yield Record(
-                job=job,
-                candidate=candidate,
-                status=Status.INFRA_ERROR,
-                process=task.work.attempt.process,
-                experiment=task.work.attempt.experiment,
-                start=COLD if task.work.attempt.experiment else "",
-                round=task.work.attempt.round,
-                failure=Failure(kind="lost", message=message, phase="start", log=log),
-                reproduce=self._reproduce(job, (candidate,)),
-                notes=task.notes,
-                started=task.began,
-                ended=now(),
-            )
+            lost = task.work.attempt.lost(candidate, failure, self._reproduce(job, (candidate,)))
+            yield replace(lost, notes=task.notes, started=task.began)
         task.missing.clear()
 
 
