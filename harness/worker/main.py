@@ -170,17 +170,21 @@ class Answers:
         latency = {name: session.compilation_latency_s(name) for name in calls_s}
         return {"metrics": metrics, "first_calls_s": calls_s, "compilation_latency_s": latency}
 
+    def preview(self, candidate: str, rounds: int) -> Any:
+        return {"rounds": self._session.preview(candidate, rounds), "recompiled": {}}
+
     def measure(
         self,
         candidates: Sequence[str],
         rounds: int = 1,
         within_s: float = math.inf,
         iterations: int | None = None,
+        resting: Sequence[str] = (),
     ) -> Any:
         session = self._session
         session.keep_only(tuple(candidates))
         if iterations is None:
-            timed, recompiled = session.measure(rounds, within_s)
+            timed, recompiled = session.measure(rounds, within_s, resting)
         else:
             timed, recompiled = session.take_turn(iterations)
         return {"rounds": timed, "recompiled": recompiled, "reasons": session.recompilations.reasons}

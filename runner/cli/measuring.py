@@ -165,8 +165,9 @@ def next_pass(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> l
         if attempt is not None
     ]
     first = [item for item in work if item.attempt.is_first]
+    first.sort(key=lambda item: getattr(item.job.case, "parameters", None) or math.inf)
     if first:
-        return first if any(records.values()) else first[:1]
+        return first if any(records.values()) else [replace(first[0], preview=True)]
     return sorted(work, key=lambda item: item.attempt.cost_s)
 
 
@@ -189,8 +190,9 @@ def _measure_pass(
     stop: Callable[[], bool],
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
+    begun = sum(map(bool, records.values())) if work[0].attempt.is_first else 0
     # closing ends the workers, also after an error in this loop
-    with view(console, len(work)) as seen, closing(executor.run(work, folder, stop)) as events:
+    with view(console, begun + len(work), begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
             if not isinstance(event, Record):
                 seen.event(event)

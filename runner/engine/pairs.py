@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from harness.schema import BASELINE, WHOLE, Job, Protocol, Round, Samples, Scalar
@@ -42,11 +42,14 @@ class PairedRounds:
             known = (session.warmed or {}).get("iterations_per_sample")
             self.iterations = max(self.iterations, int(known or 1))
 
-    def measure(self, decision: Decision, batch: Measured) -> None:
-        """Adds the decided rounds to the batch, or fewer if the time ends."""
+    def measure(self, decision: Decision, batch: Measured, resting: Collection[str] = ()) -> None:
+        """Adds the decided rounds to the batch, or fewer if the time ends.
+
+        ``resting``: candidates that are not timed. The workers of several environments time all.
+        """
         if not self._job.environments:
             (session,) = self.sessions
-            timed = session.measure(rounds=decision.rounds, within_s=decision.within_s)
+            timed = session.measure(resting, rounds=decision.rounds, within_s=decision.within_s)
             rounds = tuple(replace(r, index=index) for index, r in enumerate(timed.rounds, self._number))
             batch.add(replace(timed, rounds=rounds))
             self._number += len(rounds)
@@ -78,9 +81,9 @@ class PairedRounds:
         pairs = {}
         for candidate, state in states.items():
             own = self._baseline(candidate)
-            pairs[candidate] = _columns(state.rounds, own, candidate)
+            pairs[candidate] = columns(state.rounds, own, candidate)
             if own != BASELINE and any(session.part.is_reference for session in self.sessions):
-                pairs[f"{candidate} against {BASELINE}"] = _columns(state.rounds, BASELINE, candidate)
+                pairs[f"{candidate} against {BASELINE}"] = columns(state.rounds, BASELINE, candidate)
         return pairs
 
     def finish(self, states: Mapping[str, CandidateState], *, soon: bool = False) -> None:
@@ -154,5 +157,5 @@ def joined(turns: Sequence[Round], index: int) -> Round:
     )
 
 
-def _columns(rounds: Sequence[Round], baseline: str, candidate: str) -> tuple[list[float], list[float]]:
+def columns(rounds: Sequence[Round], baseline: str, candidate: str) -> tuple[list[float], list[float]]:
     return [r.seconds[baseline] for r in rounds], [r.seconds[candidate] for r in rounds]
