@@ -145,6 +145,9 @@ class Case:
     # tokens in a text, of a suite whose models take any length; null: the model or its code knows it
     sequence: int | None = None
     point: tuple[str, ...] = ()  # of `--sweep`: the values of its axes, `batch=4`
+    # trainable parameters of the suite's own case, by which small models come first; null: not counted. Cases
+    # that differ in nothing else are equal
+    parameters: int | None = field(default=None, compare=False)
     folder: str = ""  # older records only: the checkout of suite torchbench
 
     @property

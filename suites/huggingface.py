@@ -89,6 +89,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         prompt_tokens=min(prompt, PROMPT_TOKENS[setting.scale]) if generates else None,
         new_tokens=min(new, NEW_TOKENS[setting.scale]) if generates else None,
         sequence=None if generates else length(entry, setting.scale),
+        parameters=entry.parameters_at(setting.scale),
     )
 
 

@@ -71,6 +71,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         tags=entry.tags,
         tolerance=entry.tolerance.get(mode),
         skip=entry.gone or entry.skip.get(mode, ""),
+        parameters=entry.parameters_at(setting.scale),
     )
 
 

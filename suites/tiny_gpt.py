@@ -62,6 +62,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             published_batch_size=entry.published_batch,
             scale=setting.scale,
             tags=(*entry.tags, *(() if full else entry.cpu_tags), PUBLISHED_MODEL),
+            parameters=entry.parameters,
         )
         for name, entry in entries().items()
     )

@@ -57,6 +57,8 @@ def test_every_case_is_offered_once_with_at_most_the_published_batch(suite: Modu
             assert (case.suite, case.mode, case.scale) == (name, mode, scale)
             assert case.published_batch_size is not None
             assert 1 <= case.batch <= case.published_batch_size
+            counted = suite is tiny_gpt or (suite is not ops and scale != "tiny" and not case.skip)
+            assert bool(case.parameters) == counted
             assert scale != "full" or case.batch == case.published_batch_size
 
 
