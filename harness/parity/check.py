@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
+from harness.parity.calls import FIRST, IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data import has_plain_weights
+from harness.parity.later import Handed
 from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
 from harness.parity.rule import GARBAGE, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge, why_not_judged
 from harness.program import Compiled
@@ -48,6 +49,7 @@ class Check:
     random: str = ""
     unjudged: list[str] = field(default_factory=list)  # beyond a limit, where eager fails on neighbors
     _data: list[Expected] = field(default_factory=list)  # those that were judged
+    _same: Sequence[Collection[str]] = ()  # of each first call: what has the bits of an earlier process
 
     @property
     def _constant(self) -> bool:
@@ -80,6 +82,17 @@ class Check:
                 why = "eager's overflowed, or held NaN or infinities only"
                 self.not_checked.append(f"{listed(lost, 5)} on other data: {why}")
         self._settle()
+
+    def repeats(self, calls: FirstCalls, handed: Handed) -> bool:
+        """Judges the first calls of a later process. Whether they clearly are what has passed before."""
+        self._same = [handed.same(call, results) for call, results in enumerate(calls.results, 1)]
+        self._judge_form(calls)
+        self._judge_row(self.checks.expected, calls)
+        same, number = sum(map(len, self._same)), sum(map(len, calls.results))
+        used = f", the others use up to {self._used or 0.0:.0%} of its limits, counted from eager"
+        here = f"here, {same} of {number} results have the same bits{used if same < number else ''}"
+        self.not_checked.append(f"fp64, noisy eager, other data: an earlier process has checked; {here}")
+        return not any(judgment.beyond for judgment in self.judgments) and self._status() is Status.PASS
 
     # -- judging --------------------------------------------------------------------
 
@@ -118,7 +131,8 @@ class Check:
         self._data.append(expected)
         for number, results in enumerate(row.results, expected.first):
             truth = expected.at(number)
-            for name in dict.fromkeys((*truth.eager, *results)):
+            known = self._same[number - FIRST] if self._same else ()
+            for name in [n for n in dict.fromkeys((*truth.eager, *results)) if n not in known]:
                 here, there = results.get(name), row.results[0].get(name)
                 first = number == expected.first
                 repeated = not first and here is not None and there is not None and same_bits(here, there)
@@ -229,13 +243,12 @@ class Check:
     # -- the verdict ------------------------------------------------------------------------
 
     def verdict(self) -> Verdict:
-        parity = self._parity()
-        return self._status(parity), parity, tuple(self.notes)
+        return self._status(), self._parity(), tuple(self.notes)
 
-    def _status(self, parity: Parity) -> Status:
+    def _status(self) -> Status:
         if not self.checks.can_judge:
             return Status.EAGER_TWO_RUNS_DIFFER
-        if self.random or (parity.unjudged and not self.failures):
+        if self.random or (self._why_not_judged() and not self.failures):
             return Status.CANNOT_JUDGE
         if self.compiled.approximate and all(_resembles(judgment) for judgment, _ in self.failures):
             return Status.APPROXIMATE
@@ -246,10 +259,6 @@ class Check:
         failure = min(self.failures, key=lambda failure: _place(failure[0], truth), default=None)
         nearest = max(self.judgments, key=lambda judgment: judgment.used, default=None)
         worst, why = failure or (nearest, None)
-        unjudged = why_not_judged(self._truths, training=checks.bench.training)
-        if self.unjudged and not unjudged:
-            names = listed([*dict.fromkeys(self.unjudged)])
-            unjudged = f"eager fails on neighbors of the data, where {names} would be looked at again"
         limits = dict(self._limits())
         values, gradients = (
             [x for n, x in limits.items() if family_of(n) == kind] for kind in ("value", "gradient")
@@ -276,10 +285,21 @@ class Check:
             resolution_largest=max(limits.values(), default=None),
             resolution_outputs=max(values, default=None),
             resolution_gradients=max(gradients, default=None),
-            used=max((j.used for j in self.judgments if not (j.beyond or j.form)), default=None),
+            used=self._used,
             fine=fine / sum(sizes.values()) if sum(sizes.values()) else None,
-            unjudged=unjudged,
+            unjudged=self._why_not_judged(),
         )
+
+    def _why_not_judged(self) -> str:
+        why = why_not_judged(self._truths, training=self.checks.bench.training)
+        if self.unjudged and not why:
+            names = listed([*dict.fromkeys(self.unjudged)])
+            return f"eager fails on neighbors of the data, where {names} would be looked at again"
+        return why
+
+    @property
+    def _used(self) -> float | None:
+        return max((j.used for j in self.judgments if not (j.beyond or j.form)), default=None)
 
     def truth_of(self, judgment: Judgment) -> Truth:
         truths = (each.at(judgment.call) for each in self._data if judgment.call in each.calls)

@@ -162,7 +162,10 @@ class Opening:
             eager = bench.variant()  # candidates are timed against another precision
         if self._job.protocol.accuracy:
             rule = rule_of(self._job, self.bench)
-            self.checks = Checks(bench, rule, eager, self._drawn, self._first_data_only)
+            protocol = self._job.protocol
+            several = protocol.performance and protocol.processes != 1 and not self._job.environments
+            process = protocol.process if several else None
+            self.checks = Checks(bench, rule, eager, self._drawn, self._first_data_only, process)
             bench.take = self.checks.take
         watching = watching_generators(self._device, self._drawn, eager_alone())  # raises for compiled code
         loss, output = bench.step(eager, watching)
