@@ -165,7 +165,7 @@ def next_pass(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> l
         if attempt is not None
     ]
     first = [item for item in work if item.attempt.is_first]
-    first.sort(key=lambda item: getattr(item.job.case, "parameters", None) or math.inf)
+    first.sort(key=lambda item: item.job.case.parameters or math.inf)
     if first:
         return first if any(records.values()) else [replace(first[0], preview=True)]
     return sorted(work, key=lambda item: item.attempt.cost_s)
