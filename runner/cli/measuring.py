@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -26,15 +25,18 @@ from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.ahead import crowded, jobs_ahead
 from runner.engine.executors.local import LocalExecutor
-from runner.engine.experiments import next_attempt
+from runner.engine.experiments import Policy, next_attempt
 from runner.engine.gate import sessions
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.config import Where
+from runner.plan.probe import asking_for
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
+from runner.runs.why.asking import ASKED, usable
+from runner.runs.why.page import asked_in, say_why
 from runner.store.figures import read_figures
 from runner.store.joined import results_of
 from runner.store.run_folder import RunFolder
@@ -52,14 +54,16 @@ def measure(
     formats: Formats,
     time_limit_s: float | None = None,
 ) -> int:
-    """Measures the missing jobs and reports. Returns the exit code."""
+    """Measures the missing jobs and reports, as the folder's run was asked. Returns the exit code."""
+    asks = asked_in(folder)
+    policy = usable(ASKED[asks][0], asking_for(jobs)) if asks else next_attempt
     until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     with _kept(folder):
 
         def between(left: str) -> None:
             report(folder, console, formats, left)
 
-        ended = measure_missing(folder, jobs, console, executor, until=until, between=between)
+        ended = measure_missing(folder, jobs, console, executor, until=until, between=between, policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
@@ -100,19 +104,7 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
     if note := crowded(jobs, where.prepare_ahead or 1):
         print(f"note: {note}", file=sys.stderr)
     with HostPool(max(2, len({job.device for job in jobs}) * sessions(ahead))) as hosts:
-        yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead, hosts=hosts)
-
-
-def measured_into(
-    path: Path, jobs: Sequence[Job], argv: Sequence[str], console: Console, where: Where
-) -> Sequence[Record]:
-    """The records of these jobs, measured into a new folder. ``KeyboardInterrupt`` if the user stops."""
-    with opened(where, jobs) as executor:
-        folder = RunFolder.create(path, jobs, argv)
-        with folder.claimed():
-            if measure_missing(folder, jobs, console, executor):
-                raise KeyboardInterrupt
-    return folder.read().records
+        yield LocalExecutor(job_command, fork=where.fork_server, ahead=where.prepare_ahead, hosts=hosts)
 
 
 def measure_missing(
@@ -123,6 +115,7 @@ def measure_missing(
     *,
     until: float = math.inf,
     between: Callable[[str], object] = lambda _: None,
+    policy: Policy = next_attempt,
 ) -> str:
     """Measures, in passes, what the jobs have no record of. Returns why it ended early; "": it did not.
 
@@ -133,7 +126,7 @@ def measure_missing(
     records: dict[str, list[Record]] = {job.key: [] for job in jobs}
     for record in folder.read().processes:
         records.setdefault(record.job.key, []).append(record)
-    work = next_pass(jobs, records)
+    work = next_pass(jobs, records, policy)
     say(console, f"{counted(len({item.job.key for item in work}), 'job')} -> {folder.path}")
     with _interrupts() as pressed:
 
@@ -145,20 +138,22 @@ def measure_missing(
             before = {item.job.key: item.attempt for item in work}
             was_first = work[0].attempt.is_first
             # an attempt that changes nothing is not repeated
-            work = [w for w in next_pass(jobs, records) if w.attempt != before.get(w.job.key)]
+            work = [w for w in next_pass(jobs, records, policy) if w.attempt != before.get(w.job.key)]
             if was_first and work and not work[0].attempt.is_first and not stop():
                 between(left_text(work))
         if pressed():
             return STOPPED_EARLY
-        return OUT_OF_TIME if stop() and next_pass(jobs, records) else ""
+        return OUT_OF_TIME if stop() and next_pass(jobs, records, policy) else ""
 
 
-def next_pass(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> list[Work]:
+def next_pass(
+    jobs: Sequence[Job], records: Mapping[str, Sequence[Record]], policy: Policy = next_attempt
+) -> list[Work]:
     """The next pass: the first process of every job; then what is left of each, the cheapest first.
 
     The very first job is a pass of its own, so that jobs that prepare beside it do not delay its number.
     """
-    attempts = [next_attempt(job, records[job.key]) for job in jobs]
+    attempts = [policy(job, records[job.key]) for job in jobs]
     work = [
         Work(attempt=attempt, records=tuple(records[attempt.job.key]))
         for attempt in attempts
@@ -191,6 +186,8 @@ def _measure_pass(
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
     begun = sum(map(bool, records.values())) if work[0].attempt.is_first else 0
+    for note in filter(None, (item.attempt.note for item in work)):
+        say(console, note)
     # closing ends the workers, also after an error in this loop
     with view(console, begun + len(work), begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
@@ -208,12 +205,15 @@ def _measure_pass(
 def report(folder: RunFolder, console: Console, formats: Formats = None, unfinished: str = "") -> int:
     """What is derived from ``records.jsonl``, to the folder and the console; the exit code.
 
-    ``formats``: only these; None: all. ``unfinished``: a sentence before the answer. Garbage collection is
-    off meanwhile: among millions of objects that stay there is nothing to collect.
+    ``formats``: only these; None: all, or the explanations of a run of --why or --tune. ``unfinished``: a
+    sentence before the answer. Garbage collection is off meanwhile: among millions of objects that stay there
+    is nothing to collect.
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
+        if formats is None and asked_in(folder):
+            return OK if say_why(folder, console, unfinished) else FAILURES
         return _report(folder, console, formats, unfinished)
     finally:
         if enabled:

@@ -58,6 +58,8 @@ class Attempt:
     """The next processes of a job: one that times ``candidates``, or a round of an experiment.
 
     ``cost_s``: the seconds that it, and those after it, will probably take until the verdicts are closed.
+    ``folders``: environment variables of its workers, each with the name of a folder in the job's that it
+    names; the folder begins empty. ``note``: a sentence for who waits.
     """
 
     job: Job
@@ -67,6 +69,8 @@ class Attempt:
     experiment: str = ""
     round: int = 0
     cost_s: float = field(default=0.0, compare=False)
+    folders: Mapping[str, str] = field(default_factory=dict, compare=False)
+    note: str = field(default="", compare=False)
 
     @property
     def is_first(self) -> bool:
@@ -80,7 +84,7 @@ class Attempt:
             status=Status.INFRA_ERROR,
             process=self.process,
             experiment=self.experiment,
-            start=COLD if self.experiment else "",
+            start=COLD if self.experiment in STARTS else "",
             round=self.round,
             failure=failure,
             reproduce=reproduce,
@@ -214,11 +218,17 @@ def attempted(
     attempt: Attempt, records: Sequence[Record], measure: Measure, folder: Path
 ) -> Iterator[Record]:
     """The records of the attempt. ``records``: of the job, so far; ``folder``: the job's."""
-    if not attempt.experiment:
+    if attempt.experiment not in STARTS:
         caches = "filled" if attempt.process else "as found"
         job = replace(attempt.job, protocol=replace(attempt.job.protocol, process=attempt.process))
         for record in measure(job, attempt.candidates, None):
-            yield replace(record, job=attempt.job, process=attempt.process, caches=caches)
+            yield replace(
+                record,
+                job=attempt.job,
+                process=attempt.process,
+                experiment=attempt.experiment,
+                caches=caches,
+            )
         return
     for left in folder.glob("caches-*"):  # by a run that was killed
         shutil.rmtree(left, ignore_errors=True)

@@ -17,14 +17,15 @@ from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
-from runner.cli.formats import FORMAT, Formats, formats_asked
+from runner.cli.formats import Formats, formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import check_where, idle, run_config, where_asked
+from runner.plan.compilers import LEAVE_OUT
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.probe import WHERE_IT_BEGAN, check_hardware, check_jobs, devices_here, possible_here
-from runner.plan.settings import listed, read, row_at, value_of, words
+from runner.plan.settings import listed, read, value_of, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
 FLAGS = (RESUME,)
+ANOTHER = "name another compiler"
 ALSO = (FAIL_ON,)  # a flag of another action
 
 
@@ -47,6 +49,7 @@ class MeasureRequest:
     formats: Formats
     gates: tuple[Gate, ...] = ()
     notes: tuple[str, ...] = ()  # on the flags
+    asks: str = ""  # of --why and --tune: their name
 
 
 def parse(given: Given) -> MeasureRequest:
@@ -60,13 +63,6 @@ def parse(given: Given) -> MeasureRequest:
         return replace(request, gates=gates)
     where, folder = read(Where(), given), Path(given[RESUME.key])
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
-
-
-def refuse_unused(given: Given, action: str) -> None:
-    """``UsageError`` for a flag of a run that ``--why`` and ``--tune`` do not use."""
-    for unused in (FORMAT, *(row_at(RunConfig, name).flags[0] for name in ("tags", "skip_unavailable"))):
-        if unused.key in given:
-            raise UsageError(f"{unused.long} does nothing with {action}; leave it out")
 
 
 def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
@@ -99,6 +95,7 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
     """Measures the configuration's plan: the exit code, and the folder; None if the plan is empty."""
     from runner.cli.measuring import measure, opened
+    from runner.runs.why.page import ASKS
     from runner.store.run_folder import FILES, THREADS, RunFolder, own_files
 
     config = request.config
@@ -108,12 +105,13 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
 
         whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
     if request.where.executor == "local":  # the plan of a part has what is unavailable in all parts
-        whole = possible_here(config, whole)
+        whole = possible_here(config, whole, instead=ANOTHER if request.asks else LEAVE_OUT)
     jobs = our_part(config.partition, whole)
     if not jobs:
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
     facts |= {THREADS: _threads_here(), FILES: own_files(jobs), **about}
+    facts |= {ASKS: request.asks} if request.asks else {}
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
         folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +17,11 @@ from runner.analysis.ratios import FEWEST, rounds_of
 from runner.analysis.results import PAIRS, Comparison, Ratio
 from runner.analysis.statistics import middle, walsh_averages
 from runner.labels import job_title
-from runner.runs.why.causes import causes, cost_of, settings_of
-from runner.runs.why.looked import STEP, Kernel, Looked
+from runner.runs.why.causes import Proposal
+from runner.runs.why.looked import Kernel, Looked
 
 STAGES = ("dynamo_eager", "aot_eager")
 CAPTURE = "capture"
-MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 RESAMPLES = 1000
 LEAST = 0.01  # of the step: what is seen to take less cannot be the loss, whatever its setting gains
 MANY_FAULTS = 100  # page faults of a step, beyond eager's
@@ -46,19 +45,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """A cause that shows, and what removes it. Without settings and without a metric it is only suspected."""
-
-    cause: str  # "" of settings that are tested without one, by --tune
-    sentence: str
-    evidence: str
-    settings: tuple[str, ...] = ()
-    metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
-    part: float | None = None  # of the compiled step, under the profiler; None if not known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Tried:
     """One candidate with a setting: its pairs with the plain candidate and with eager."""
 
     setting: str
@@ -87,7 +74,7 @@ class Tested:
 
     proposal: Proposal
     explained: bool  # without it, the pair changes by more than noise
-    attempt: Attempt | None = None  # the best one
+    attempt: Tried | None = None  # the best one
     share: Ends | None = None
 
     @property
@@ -103,7 +90,7 @@ class Why:
     title: str
     plain: Comparison
     causes: tuple[Tested, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Tried, ...]
     stages: tuple[Ratio, ...]  # each stage of the compiler over the one before it
     call: Mapping[str, Ends]  # what a part of the call takes, in us of a step
     excluded: tuple[str, ...]
@@ -122,31 +109,11 @@ class Why:
     def explained(self) -> tuple[Tested, ...]:
         return tuple(tested for tested in self.causes if tested.explained)
 
-
-def proposals(looked: Looked) -> tuple[Proposal, ...]:
-    """The causes whose signatures show, the most costly first, with the settings that remove them."""
-    if not looked.compiled:  # the copy for looking failed
-        return ()
-    costs = {cause.NAME: cost_of(cause, looked) for cause in causes()}
-    step = looked.compiled.get(STEP) or 1
-    return tuple(
-        Proposal(
-            cause=cause.NAME,
-            sentence=cause.SENTENCE,
-            evidence=evidence,
-            settings=settings_of(cause, looked),
-            metric=getattr(cause, "METRIC", ""),
-            part=None if (ms := costs[cause.NAME]) is None else ms / step,
-        )
-        for cause in sorted(causes(), key=lambda cause: -(costs[cause.NAME] or 0.0))
-        if (evidence := cause.signature(looked))
-    )
-
-
-def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
-    """The first settings of each cause in turn, then the second ones; at most ``MOST``."""
-    turns = chain.from_iterable(zip_longest(*(proposal.settings for proposal in proposed)))
-    return tuple(dict.fromkeys(filter(None, turns)))[:MOST]
+    @property
+    def winner(self) -> Tried | None:
+        """The fastest setting that helps; None: the plain candidate stays."""
+        helping = (tried for tried in self.attempts if tried.helps)
+        return max(helping, key=lambda tried: tried.comparison.speedup or 0.0, default=None)
 
 
 def with_setting(candidate: str, setting: str) -> str:
@@ -179,7 +146,7 @@ def explain(
         raise NoTimes(f"{candidate} has no times ({status}), so there is nothing to explain")
     tried = {setting: with_setting(candidate, setting) for p in proposed for setting in p.settings}
     attempts = tuple(
-        Attempt(setting=setting, over_plain=pairs.get((name, candidate)), comparison=comparisons[name])
+        Tried(setting=setting, over_plain=pairs.get((name, candidate)), comparison=comparisons[name])
         for setting, name in tried.items()
         if name in comparisons
     )
@@ -213,7 +180,7 @@ def explain(
     )
 
 
-def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison) -> Tested:
+def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Comparison) -> Tested:
     if proposal.metric:
         return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]

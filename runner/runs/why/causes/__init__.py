@@ -18,12 +18,16 @@ without both can only be suspected.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.runs.why.looked import Looked
+from runner.runs.why.looked import STEP, Looked
 
 OF_DYNAMO = ("functorch.", "dynamo.")  # what every backend of torch.compile takes
+MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 
 
 class Cause(Protocol):
@@ -53,3 +57,41 @@ def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
     settings = own.settings(looked) if hasattr(own, "settings") else getattr(own, "SETTINGS", ())
     every = "inductor" in looked.compiler
     return tuple(setting for setting in settings if every or setting.startswith(OF_DYNAMO))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A cause that shows, and what removes it. Without settings and without a metric it is only suspected."""
+
+    cause: str  # "" of settings that are tested without one, by --tune
+    sentence: str
+    evidence: str
+    settings: tuple[str, ...] = ()
+    metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
+    part: float | None = None  # of the compiled step, under the profiler; None if not known
+
+
+def proposals(looked: Looked) -> tuple[Proposal, ...]:
+    """The causes whose signatures show, the most costly first, with the settings that remove them."""
+    if not looked.compiled:  # the copy for looking failed
+        return ()
+    costs = {cause.NAME: cost_of(cause, looked) for cause in causes()}
+    step = looked.compiled.get(STEP) or 1
+    return tuple(
+        Proposal(
+            cause=cause.NAME,
+            sentence=cause.SENTENCE,
+            evidence=evidence,
+            settings=settings_of(cause, looked),
+            metric=getattr(cause, "METRIC", ""),
+            part=None if (ms := costs[cause.NAME]) is None else ms / step,
+        )
+        for cause in sorted(causes(), key=lambda cause: -(costs[cause.NAME] or 0.0))
+        if (evidence := cause.signature(looked))
+    )
+
+
+def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
+    """The first settings of each cause in turn, then the second ones; at most ``MOST``."""
+    turns = chain.from_iterable(zip_longest(*(proposal.settings for proposal in proposed)))
+    return tuple(dict.fromkeys(filter(None, turns)))[:MOST]
