@@ -19,7 +19,6 @@ from harness.protocol import AUTO
 from harness.schema import (
     BASELINE,
     BREAKS_ON_OTHER_DATA,
-    STOPPED,
     Failure,
     Job,
     ModelFacts,
@@ -31,12 +30,10 @@ from harness.schema import (
 )
 from harness.timing.measure import placement
 from harness.worker.status_page import Activity
-from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds, columns
 from runner.engine.replies import Measured
-from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
 from runner.plan.environments.spec import EAGER, split_candidate
@@ -359,82 +356,26 @@ class JobSession:
     def _timed(self) -> Events:
         """Warm-up, rounds and step metrics. Removes a candidate that fails from the candidates' states."""
         states = self._candidate_states
-        rounds = PairedRounds(self._job, self._sessions, self._context.clock)
-        while states:
+        rounds = PairedRounds(self._job, self._sessions, states, self._context, self._prepared_s)
+        while rounds.timed:
             batch = Measured(rounds=(), recompiled={})
             try:
-                rounds.warm_up(states)
-                decision = self._next(rounds)
-                if decision.again:
-                    self._measure_again(decision.again)
-                    continue
-                if self._ends(decision):
+                rounds.warm_up()
+                if not rounds.go_on(batch):
                     break
-                rounds.measure(decision, batch, self._resting())
             except CallFailed as failed:
                 yield from self._after(failed)
                 if failed.lost:
                     return
-            yield from self._take(batch)
-            rounds.keep_only(states)
-            self._context.timed(_least_rounds(self._timed_states()), rounds.pairs(states))
+            yield from self._take(batch, rounds.timed)
+            rounds.keep_only()
+            self._context.timed(rounds.fewest, rounds.pairs())
         if states:
-            rounds.finish(states, soon=self._hurries())
+            rounds.finish()
 
-    def _next(self, rounds: PairedRounds) -> Decision:
-        states = self._timed_states()
-        pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
-        tau = {
-            name: assumed_in(self._job, name, baseline_s) if name in states else ASSUMED_ACROSS
-            for name, (baseline_s, _) in pairs.items()
-        }
-        again = not self._hurries() and not any(state.measured_again for state in states.values())
-        decision = decide(
-            self._job.protocol,
-            pairs,
-            rounds.elapsed_s,
-            tau,
-            again=again,
-            pace=self._state.pace,
-            prepared_s=self._prepared_s,
-        )
-        return replace(decision, within_s=0.0) if self._hurries() else decision  # one round
-
-    def _hurries(self) -> bool:
-        return self._state.pace.hurries and self._context.stop()
-
-    def _measure_again(self, why: str) -> None:
-        """Discards the rounds of all candidates, once: what settles late has settled now."""
-        for state in self._timed_states().values():
-            state.notes += (f"measured again after {len(state.rounds)} rounds: {why}",)
-            state.measured_again = True
-            state.rounds.clear()
-
-    def _ends(self, decision: Decision) -> bool:
-        """Whether timing ends. Sets ``rounds_ended`` of the candidates that need no further round."""
-        timed = self._timed_states()
-        stopped = self._context.stop() and _least_rounds(timed) > 0
-        if decision.rounds > 0 and not stopped:
-            if not self._job.environments:  # whose workers take turns with all candidates
-                for candidate, reason in decision.ended.items():
-                    timed[candidate].rounds_ended = reason
-            return False
-        for state in timed.values():
-            state.rounds_ended = decision.reason if decision.rounds == 0 else STOPPED
-            if state.rounds_ended == STOPPED:
-                state.notes += (f"stopped after {len(state.rounds)} rounds",)
-        return True
-
-    def _timed_states(self) -> dict[str, CandidateState]:
-        """Of the candidates that need further rounds."""
-        return {name: state for name, state in self._candidate_states.items() if not state.rounds_ended}
-
-    def _resting(self) -> tuple[str, ...]:
-        return tuple(name for name, state in self._candidate_states.items() if state.rounds_ended)
-
-    def _take(self, batch: Measured) -> Events:
+    def _take(self, batch: Measured, timed: Mapping[str, CandidateState]) -> Events:
         """Adds the batch to the candidates that did not recompile during it; discards the others' rounds."""
-        for candidate, state in self._timed_states().items():
+        for candidate, state in timed.items():
             if candidate not in batch.recompiled:
                 state.rounds += batch.rounds
                 continue
@@ -507,10 +448,6 @@ def _recompiles(candidate: str, reason: str) -> Failure:
         f"the latest reason: {why}" if why else "look for values that change between steps"
     )
     return Failure(kind="Recompiles", message=message, phase="measure")
-
-
-def _least_rounds(states: Mapping[str, CandidateState]) -> int:
-    return min((len(state.rounds) for state in states.values()), default=0)
 
 
 def now() -> str:
