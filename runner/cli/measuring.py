@@ -186,10 +186,11 @@ def _measure_pass(
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
     begun = sum(map(bool, records.values())) if work[0].attempt.is_first else 0
+    together = len(records) if work[0].attempt.is_first else len(work)
     for note in filter(None, (item.attempt.note for item in work)):
         say(console, note)
     # closing ends the workers, also after an error in this loop
-    with view(console, begun + len(work), begun) as seen, closing(executor.run(work, folder, stop)) as events:
+    with view(console, together, begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
             if not isinstance(event, Record):
                 seen.event(event)
