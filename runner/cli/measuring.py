@@ -26,7 +26,7 @@ from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.ahead import crowded, jobs_ahead
 from runner.engine.executors.local import LocalExecutor
-from runner.engine.experiments import next_attempt
+from runner.engine.experiments import Policy, Selected, confirming, next_attempt
 from runner.engine.gate import sessions
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
@@ -51,8 +51,12 @@ def measure(
     executor: Executor,
     formats: Formats,
     time_limit_s: float | None = None,
+    select: Callable[[Sequence[Record]], Selected] = lambda _: {},
 ) -> int:
-    """Measures the missing jobs and reports. Returns the exit code."""
+    """Measures the missing jobs, then again what is to be confirmed, and reports. Returns the exit code.
+
+    ``select``: by the records of the run, what ``--confirm`` measures again.
+    """
     until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     with _kept(folder):
 
@@ -60,6 +64,12 @@ def measure(
             report(folder, console, formats, left)
 
         ended = measure_missing(folder, jobs, console, executor, until=until, between=between)
+        if not ended and (selected := select(folder.read().processes)):
+            say(
+                console, f"--confirm: a gate would fail by {counted(len(selected), 'result')}: measured again"
+            )
+            policy = confirming(selected)
+            ended = measure_missing(folder, jobs, console, executor, until=until, policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
@@ -123,6 +133,7 @@ def measure_missing(
     *,
     until: float = math.inf,
     between: Callable[[str], object] = lambda _: None,
+    policy: Policy = next_attempt,
 ) -> str:
     """Measures, in passes, what the jobs have no record of. Returns why it ended early; "": it did not.
 
@@ -133,7 +144,7 @@ def measure_missing(
     records: dict[str, list[Record]] = {job.key: [] for job in jobs}
     for record in folder.read().processes:
         records.setdefault(record.job.key, []).append(record)
-    work = next_pass(jobs, records)
+    work = next_pass(jobs, records, policy)
     say(console, f"{counted(len({item.job.key for item in work}), 'job')} -> {folder.path}")
     with _interrupts() as pressed:
 
@@ -145,20 +156,22 @@ def measure_missing(
             before = {item.job.key: item.attempt for item in work}
             was_first = work[0].attempt.is_first
             # an attempt that changes nothing is not repeated
-            work = [w for w in next_pass(jobs, records) if w.attempt != before.get(w.job.key)]
+            work = [w for w in next_pass(jobs, records, policy) if w.attempt != before.get(w.job.key)]
             if was_first and work and not work[0].attempt.is_first and not stop():
                 between(left_text(work))
         if pressed():
             return STOPPED_EARLY
-        return OUT_OF_TIME if stop() and next_pass(jobs, records) else ""
+        return OUT_OF_TIME if stop() and next_pass(jobs, records, policy) else ""
 
 
-def next_pass(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> list[Work]:
+def next_pass(
+    jobs: Sequence[Job], records: Mapping[str, Sequence[Record]], policy: Policy = next_attempt
+) -> list[Work]:
     """The next pass: the first process of every job; then what is left of each, the cheapest first.
 
     The very first job is a pass of its own, so that jobs that prepare beside it do not delay its number.
     """
-    attempts = [next_attempt(job, records[job.key]) for job in jobs]
+    attempts = [policy(job, records[job.key]) for job in jobs]
     work = [
         Work(attempt=attempt, records=tuple(records[attempt.job.key]))
         for attempt in attempts
@@ -189,12 +202,14 @@ def _measure_pass(
     stop: Callable[[], bool],
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
+    confirms = {item.job.key: item.attempt.confirms for item in work}
     # closing ends the workers, also after an error in this loop
     with view(console, len(work)) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
             if not isinstance(event, Record):
                 seen.event(event)
                 continue
+            event = replace(event, confirms=confirms[event.job.key])  # noqa: PLW2901
             folder.append(event)
             own = records[event.job.key]
             own.append(event)
