@@ -468,6 +468,8 @@ class Record:
     # of the compile caches when the process began: `empty`, `filled` (by this run, or by its cold start),
     # `as found`
     caches: str = ""
+    # `--confirm`: the gates that had selected the candidate; empty: measured before any gate was asked
+    confirms: str = ""
     # records of before format 3, and results: those of other processes
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,

@@ -25,7 +25,7 @@ from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.ahead import crowded, jobs_ahead
 from runner.engine.executors.local import LocalExecutor
-from runner.engine.experiments import Policy, next_attempt
+from runner.engine.experiments import Policy, Selected, confirming, next_attempt
 from runner.engine.gate import sessions
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
@@ -53,8 +53,12 @@ def measure(
     executor: Executor,
     formats: Formats,
     time_limit_s: float | None = None,
+    select: Callable[[Sequence[Record]], Selected] = lambda _: {},
 ) -> int:
-    """Measures the missing jobs and reports, as the folder's run was asked. Returns the exit code."""
+    """Measures the missing jobs, as the folder's run was asked, then again what is to be confirmed; reports.
+
+    ``select``: by the records of the run, what ``--confirm`` measures again. Returns the exit code.
+    """
     asks = asked_in(folder)
     policy = usable(ASKED[asks][0], asking_for(jobs)) if asks else next_attempt
     until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
@@ -64,6 +68,12 @@ def measure(
             report(folder, console, formats, left)
 
         ended = measure_missing(folder, jobs, console, executor, until=until, between=between, policy=policy)
+        if not ended and (selected := select(folder.read().processes)):
+            say(
+                console, f"--confirm: a gate would fail by {counted(len(selected), 'result')}: measured again"
+            )
+            policy = confirming(selected)
+            ended = measure_missing(folder, jobs, console, executor, until=until, policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
@@ -189,12 +199,14 @@ def _measure_pass(
     together = len(records) if work[0].attempt.is_first else len(work)
     for note in filter(None, (item.attempt.note for item in work)):
         say(console, note)
+    confirms = {item.job.key: item.attempt.confirms for item in work}
     # closing ends the workers, also after an error in this loop
     with view(console, together, begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
             if not isinstance(event, Record):
                 seen.event(event)
                 continue
+            event = replace(event, confirms=confirms[event.job.key])  # noqa: PLW2901
             folder.append(event)
             own = records[event.job.key]
             own.append(event)

@@ -73,6 +73,8 @@ class Pretender:
         seconds = dict.fromkeys(variants, STEP_S * (1 + 0.01 * (number * 7 % 5)))
         if self._job.case.name != "one":  # whose verdict one process closes
             seconds[BASELINE] *= 1 + 0.01 * (self._job.protocol.process * 3 % 4)
+        if self._job.case.name == "unlucky" and self._job.protocol.process < 2:
+            seconds.update({name: 2 * seconds[name] for name in self._job.candidates})
         return Round(order=variants, seconds=seconds, minor_faults=dict.fromkeys(variants, 0.0))
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.workload import Workload
 
 NAMES = ("one", "two", "three")
-ON_REQUEST = ("slow", "hangs")
+ON_REQUEST = ("slow", "hangs", "unlucky")  # what each does: tests/cli/instant.py
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
     from runner.store.run_folder import RunFolder
 
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
-FLAGS = (RESUME,)
+CONFIRM = flag(
+    "--confirm",
+    group=Group.ACTIONS,
+    help="with --fail-on: measure again what a gate would fail, in as many fresh processes; it fails only if "
+    "these, without the first ones, fail it as well: docs/CI.md",
+)
+FLAGS = (RESUME, CONFIRM)
 ANOTHER = "name another compiler"
 ALSO = (FAIL_ON,)  # a flag of another action
 
@@ -48,19 +55,22 @@ class MeasureRequest:
     where: Where
     formats: Formats
     gates: tuple[Gate, ...] = ()
+    confirm: bool = False
     notes: tuple[str, ...] = ()  # on the flags
     asks: str = ""  # of --why and --tune: their name
 
 
 def parse(given: Given) -> MeasureRequest:
     if RESUME.key not in given:
-        request = planned(given)
+        request, confirm = planned(given), CONFIRM.key in given
         if FAIL_ON.key not in given:
+            if confirm:
+                raise UsageError("--confirm: no gate can fail; add --fail-on, or leave it out")
             return request
         from runner.runs.compare.gates import gates_asked
 
         gates = gates_asked(listed(FAIL_ON.long, given[FAIL_ON.key]), request.config)
-        return replace(request, gates=gates)
+        return replace(request, gates=gates, confirm=confirm)
     where, folder = read(Where(), given), Path(given[RESUME.key])
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
 
@@ -81,11 +91,11 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     code, folder = measured(request, argv, console)
     if folder is None or code not in (OK, FAILURES) or not request.gates:
         return code
-    from runner.analysis.derive import summarize
-    from runner.runs.compare.gates import gate_results
+    from runner.runs.compare.confirm import gates_of_run
     from runner.runs.compare.views import print_result
 
-    results, refusals = gate_results(summarize(folder.read().records), request.gates)
+    processes, jobs = folder.read().processes, folder.jobs()
+    results, refusals = gates_of_run(folder.path, jobs, processes, request.gates, confirm=request.confirm)
     for result in results:
         print_result(result, console)
     of_gates = code_of(results, refusals)
@@ -117,7 +127,13 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
         folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)
         for note in request.notes:
             print(f"note: {note}", file=sys.stderr)
-        return measure(folder, jobs, console, executor, request.formats, request.where.time_limit_s), folder
+        formats, limit_s = request.formats, request.where.time_limit_s
+        if not request.confirm:
+            return measure(folder, jobs, console, executor, formats, limit_s), folder
+        from runner.runs.compare.confirm import to_confirm
+
+        select = partial(to_confirm, folder.path, gates=request.gates)
+        return measure(folder, jobs, console, executor, formats, limit_s, select), folder
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:
