@@ -154,6 +154,7 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: Capture
     assert all(row["status"] == "PASS" for row in rows)
     names = {path.name for path in folder.iterdir()}
     assert names >= {"curves_addition.png", "curves_shakespeare.svg", "report.md", "records.jsonl"}
+    assert "accuracy by symbol (thin: training)" in (folder / "curves_addition.svg").read_text()
     assert main(["report", str(folder)]) == 0
 
 
