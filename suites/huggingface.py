@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,14 +64,16 @@ def length(entry: Entry, scale: str) -> int | None:
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every case in ``setting``; for generation, those that can."""
     return tuple(
-        _case(name, entry, setting)
+        case_for(name, setting)
         for name, entry in entries().items()
         if setting.mode is not Mode.GENERATE or "generate" in entry.tags
     )
 
 
-def _case(name: str, entry: Entry, setting: Setting) -> Case:
-    mode = setting.mode.value
+def case_for(name: str, setting: Setting) -> Case:
+    """The case of a listed name, or of a class that ``find`` gave: its own defaults, one sample."""
+    listed = entries().get(name)
+    entry, mode = listed or _unnamed(name), setting.mode.value
     generates = setting.mode is Mode.GENERATE
     large = setting.scale == "full" and entry.parameters > LARGE
     prompt, new = entry.prompt_tokens or PROMPT_TOKENS["full"], entry.new_tokens or NEW_TOKENS["full"]
@@ -81,7 +82,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         name=name,
         mode=setting.mode,
         batch_size=1 if generates else batch(entry, setting.scale),
-        published_batch_size=1 if generates else entry.published_batch,
+        published_batch_size=None if listed is None else 1 if generates else entry.published_batch,
         scale=setting.scale,
         tags=tuple(dict.fromkeys((*entry.tags, "on_request"))) if large else entry.tags,
         tolerance=entry.tolerance.get(f"{mode}_{setting.device_type}", entry.tolerance.get(mode)),
@@ -95,19 +96,15 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
 
 def find(pattern: str) -> tuple[str, ...]:
     """Model classes of the installed transformers, by name or glob. ``LookupError`` says why none."""
-    from suites.models.huggingface_names import model_class, model_class_names_like
+    from suites.models.huggingface_names import model_class, model_class_names
+    from suites.models.words import fitting
 
-    if any(wildcard in pattern for wildcard in "*?["):
-        return model_class_names_like(pattern)
-    model_class(pattern)
-    return (pattern,)
-
-
-def case_for(name: str, setting: Setting) -> Case:
-    """The case of a model class that ``find`` gave: its own defaults, one sample."""
-    entry = entries().get(name)
-    case = _case(name, entry or _unnamed(name), setting)
-    return case if entry else replace(case, published_batch_size=None)
+    fits = fitting(pattern, model_class_names())
+    if fits is None:
+        model_class(pattern)
+    elif not fits:
+        raise LookupError(f"no model class of transformers fits {pattern!r}")
+    return fits or (pattern,)
 
 
 def build(case: Case) -> Workload:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,17 +55,24 @@ def cases(setting: Setting) -> tuple[Case, ...]:
     """Every curated case; none in generation, which is for language models."""
     if setting.mode.value == "generate":
         return ()
-    return tuple(_case(name, entry, setting) for name, entry in entries().items())
+    return tuple(case_for(name, setting) for name in entries())
 
 
-def _case(name: str, entry: Entry, setting: Setting) -> Case:
-    mode = setting.mode.value
+def case_for(name: str, setting: Setting) -> Case:
+    """The case of a listed name, or of one that ``find`` gave: nothing is published, only the batch is cut.
+
+    ``LookupError`` for generation, which no model of timm does.
+    """
+    mode, listed = setting.mode.value, entries().get(name)
+    if mode == "generate":
+        raise LookupError(f"{name} cannot be run with --generate; use --training or --inference")
+    entry = listed or Entry(published_batch=REQUESTED_BATCH)
     return Case(
         suite="timm_models",
         name=name,
         mode=setting.mode,
         batch_size=batch_size(entry, setting.scale),
-        published_batch_size=entry.published_batch,
+        published_batch_size=listed.published_batch if listed else None,
         scale=setting.scale,
         tags=entry.tags,
         tolerance=entry.tolerance.get(mode),
@@ -80,18 +86,6 @@ def find(pattern: str) -> tuple[str, ...]:
     from suites.models.timm_build import matching_names
 
     return matching_names(pattern)
-
-
-def case_for(name: str, setting: Setting) -> Case:
-    """The case of a name that ``find`` gave: nothing is published for it, and only the batch is cut.
-
-    ``LookupError`` for generation, which no model of timm does.
-    """
-    if setting.mode.value == "generate":
-        raise LookupError(f"{name} cannot be run with --generate; use --training or --inference")
-    entry = entries().get(name)
-    case = _case(name, entry or Entry(published_batch=REQUESTED_BATCH), setting)
-    return case if entry else replace(case, published_batch_size=None)
 
 
 def build(case: Case) -> Workload:
