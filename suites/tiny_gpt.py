@@ -38,7 +38,7 @@ IMPLEMENTATIONS = {
     "NanoGPT": "nano_gpt",
     "TLTransformer": "tl_transformer",
 }
-"""Class -> its file in ``models``, which also has the class of its configuration."""
+"""Class -> its file in ``models``."""
 
 
 entries = functools.partial(entries_of, __file__, source="the study")
@@ -106,6 +106,5 @@ def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:
     if implementation not in IMPLEMENTATIONS:
         raise LookupError(f"there is no implementation called {implementation!r}")
     module = importlib.import_module(f"{__package__}.models.{IMPLEMENTATIONS[implementation]}")
-    kind, kind_of_config = (getattr(module, implementation + end) for end in ("", "Config"))
-    model: nn.Module = kind(kind_of_config(**config))
+    model: nn.Module = getattr(module, implementation)(**config)
     return model

@@ -19,7 +19,7 @@ from studies.implementations.addition import SYMBOLS, additions, encode, example
 from studies.implementations.run import Rule, Task, addition_task, fit, plans, text_task
 from studies.journal import Journal, of_kind, read_lines
 from studies.options import ImplementationsOptions
-from suites.models.mlp import MLP, MLPConfig
+from suites.models.mlp import MLP
 from suites.tiny_gpt import make_model
 from tests.factories import Capture, Patch
 from tests.worker.planted import CPU
@@ -96,7 +96,7 @@ COLUMNS = (
 
 def small() -> tuple[torch.nn.Module, Task]:
     torch.manual_seed(0)
-    model = MLP(MLPConfig(vocab_size=16, input_len=12, n_embd=4, n_hidden=8))
+    model = MLP(vocab_size=16, input_len=12, n_embd=4, n_hidden=8)
     return model, addition_task(seed=0, drawn=300, held_out=20)
 
 

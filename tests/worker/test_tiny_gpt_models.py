@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from harness.loading.dropout import KEPT_DROPOUT
 from suites import tiny_gpt
-from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
+from suites.models.nano_gpt import NanoGPT
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
-from suites.models.tl_transformer import Attention, TLTransformerConfig
+from suites.models.tl_transformer import Attention
 from tests.factories import known
 from tests.worker.planted import case_of, trainable
 
@@ -38,8 +38,7 @@ def workload(name: str) -> Workload:
 def test_parameter_count_is_exact(name: str) -> None:
     if name == "GPT2_124M":
         with torch.device("meta"):
-            config = tiny_gpt.entries()[name].config
-            assert trainable(NanoGPT(NanoGPTConfig(**config))) == 124_373_760
+            assert trainable(NanoGPT(**tiny_gpt.entries()[name].config)) == 124_373_760
         return
     if name == "GPT_150k":
         assert tiny_gpt.entries()[name].parameters == pytest.approx(150_000, rel=0.01)
@@ -121,7 +120,7 @@ def test_nano_gpt_is_gpt2() -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    ours = NanoGPT(NanoGPTConfig(vocab_size=61, block_size=24, n_layer=3, n_head=4, n_embd=32)).eval()
+    ours = NanoGPT(vocab_size=61, block_size=24, n_layer=3, n_head=4, n_embd=32).eval()
     with torch.no_grad():
         for parameter in ours.parameters():  # biases are built as zeros and norms as ones: make them count
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -145,11 +144,10 @@ def test_nano_gpt_is_gpt2() -> None:
 def test_tl_attention_is_ordinary_attention() -> None:
     """One fused call with the per-head weights laid side by side gives the same."""
     torch.manual_seed(0)
-    sizes = {"n_layer": 1, "n_head": 4, "d_model": 16, "d_head": 4, "d_mlp": 64}
-    attention = Attention(TLTransformerConfig(vocab_size=9, block_size=7, init_std=0.5, **sizes))
+    attention = Attention(4, 16, 4)
     with torch.no_grad():
-        for bias in (attention.b_Q, attention.b_K, attention.b_V, attention.b_O):
-            bias.normal_()
+        for parameter in attention.parameters():
+            parameter.normal_(std=0.5)
     x = torch.randn(2, 7, 16)
 
     def heads(weight: Tensor, bias: Tensor) -> Tensor:
