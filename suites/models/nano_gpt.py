@@ -82,7 +82,7 @@ class Block(nn.Module):
 
 
 class NanoGPT(nn.Module):
-    """``block_size``: the longest sequence. ``bias``: of linear layers and norms; nanoGPT's default has none."""
+    """``block_size``: the longest sequence. ``bias``: of linear layers and norms, which nanoGPT omits."""
 
     def __init__(
         self,
