@@ -181,6 +181,16 @@ def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatc
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)  # imports torch
+NO_TEXT = ("--tasks=shakespeare", "--models=HuggingFaceGPT")
+OF_IMPLEMENTATIONS = (
+    (["--budget=soon"], "--budget: 'soon' is not a time"),
+    (["--models=LSTM"], "--models: there is no model called 'LSTM'"),
+    (["--tasks=chess"], "--tasks: there is no task called 'chess'"),
+    (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
+    (["--seed=-1"], "--seed: -1 is too small"),
+    (["--operations=*"], "--operations: there is no operation called '*'"),
+    (["--number-digits=1"], "--number-digits: there is no number of digits called '1'"),
+)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +207,9 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # imports torch
         slow(["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
         slow(["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
+        *((["implementations", "--device=cpu", *flags], sentence) for flags, sentence in OF_IMPLEMENTATIONS),
+        slow(["implementations", "--device=cpu", *NO_TEXT, "--data-dir=/nowhere"], "is no folder /nowhere"),
+        slow(["implementations", "--device=cpu", *NO_TEXT, "--quick"], "there is nothing to train"),
         (["compile-modes", "--parts=sound"], "--parts: there is no part called 'sound'"),
         (["compile-modes", "--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),
         (["compile-modes", "--device=cpu", "--data-dir=."], "--data-dir: there is no such flag"),

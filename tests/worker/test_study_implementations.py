@@ -169,27 +169,6 @@ def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: Pat
         implementations.corpus_for(options(only_asked=True))
 
 
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--budget=soon"], "--budget: 'soon' is not a time"),
-        (["--models=LSTM"], "--models: there is no model called 'LSTM'"),
-        (["--tasks=chess"], "--tasks: there is no task called 'chess'"),
-        (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
-        (["--tasks=shakespeare", "--data-dir=/nowhere"], "there is no folder /nowhere"),
-        (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "there is nothing to train"),
-        (["--seed=-1"], "--seed: -1 is too small"),
-        (["--operations=*"], "--operations: there is no operation called '*'"),
-        (["--number-digits=1"], "--number-digits: there is no number of digits called '1'"),
-    ],
-)
-def test_bad_input_ends_in_one_sentence(flags: list[str], sentence: str, capsys: Capture) -> None:
-    assert main(["implementations", "--device=cpu", *flags]) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.count("\n") == 1
-
-
 # -- study A --------------------------------------------------------------------------------------
 def run(folder: Path, *flags: str) -> int:
     return main(["training-time", "--quick", "--device=cpu", f"--output-dir={folder}", *flags])
