@@ -9,16 +9,12 @@ random, so nothing is downloaded unless published weights are asked for.
 from __future__ import annotations
 
 import functools
-import sys
+import importlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
 from suites.models.entries import Entry, entries_of
@@ -37,7 +33,7 @@ CUTS: Mapping[str, Mapping[str, int]] = {
     "small": {"batch": 2, "sequence": 64},
     "tiny": {"batch": 1, "sequence": 16},
 }
-"""The rule's own: never more than this of what is published. An entry may have other numbers."""
+"""The rule: at most so much of what is published, unless an entry has numbers of its own."""
 entries = functools.partial(entries_of, __file__, tags=("field",))
 
 

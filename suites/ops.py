@@ -15,15 +15,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.schema import Case, Mode, Setting
 from suites.models.entries import entries_of

@@ -11,15 +11,11 @@ The images are random pixels, because the cost of a step does not depend on the 
 from __future__ import annotations
 
 import functools
-import sys
-from pathlib import Path
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.schema import Case, Setting
 from suites.models.entries import Entry, entries_of

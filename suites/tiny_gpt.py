@@ -11,15 +11,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import PUBLISHED_MODEL, Case, Mode, Setting
@@ -33,8 +28,8 @@ if TYPE_CHECKING:
     from harness.workload import Workload
 
 IMPLEMENTATIONS = {
-    "HuggingFaceGPT": "huggingface_gpt",
-    "MLP": "mlp",
+    "HuggingFaceGPT": "next_symbol",
+    "MLP": "next_symbol",
     "NanoGPT": "nano_gpt",
     "TLTransformer": "tl_transformer",
 }

@@ -67,7 +67,7 @@ def test_every_case_is_offered_once_with_at_most_the_published_batch(suite: Modu
 @pytest.mark.parametrize("suite", STEPS)
 def test_a_suite_is_a_script_that_becomes_the_runner(suite: ModuleType, monkeypatch: Patch) -> None:
     script, started = str(suite.__file__), list[list[str]]()
-    monkeypatch.setattr(sys, "path", ["", *sys.path])  # whose first the script changes
+    monkeypatch.syspath_prepend(Path(script).parent)  # as Python does for a script
     monkeypatch.setattr(sys, "argv", [script, "--training", "-n30"])
     monkeypatch.setattr(os, "execv", lambda _, command: started.append(command))
     runpy.run_path(script, run_name="__main__")

@@ -19,7 +19,7 @@ from studies.implementations.addition import SYMBOLS, additions, encode, example
 from studies.implementations.run import Rule, Task, addition_task, fit, plans, text_task
 from studies.journal import Journal, of_kind, read_lines
 from studies.options import ImplementationsOptions
-from suites.models.mlp import MLP
+from suites.models.next_symbol import MLP
 from suites.tiny_gpt import make_model
 from tests.factories import Capture, Patch
 from tests.worker.planted import CPU
