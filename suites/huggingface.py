@@ -11,16 +11,14 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
     importlib.import_module("_direct").run(__file__)
 
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
+from harness.workload import Workload
 from suites.models.entries import Entry, entries_of
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
 
 LARGE = 3_000_000_000
 """Trainable parameters above which a full model is planned only when named: 12 GB in float32, once."""
@@ -105,7 +103,6 @@ def find(pattern: str) -> tuple[str, ...]:
 
 def build(case: Case) -> Workload:
     """The model of ``case``, and random inputs with the labels that its own loss needs."""
-    from harness.workload import Workload
     from suites.models.huggingface_config import make_config
     from suites.models.huggingface_inputs import inputs_for, own_loss
     from suites.models.huggingface_names import model_class

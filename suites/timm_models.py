@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
     importlib.import_module("_direct").run(__file__)
 
 from harness.schema import Case, Setting
+from harness.workload import Workload
 from suites.models.entries import Entry, entries_of
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
 
 SMALL_BATCH = 2
 """Images in a step below full scale: two, because BatchNorm needs two values where a map is 1x1."""
@@ -89,7 +87,6 @@ def build(case: Case) -> Workload:
     import timm.data
     import torch
 
-    from harness.workload import Workload
     from suites.models.timm_build import class_loss, make_model
 
     architecture, keywords, side = plan(case)

@@ -18,6 +18,7 @@ if __name__ == "__main__":  # here, because a script in suites/ cannot see what 
 
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import PUBLISHED_MODEL, Case, Mode, Setting
+from harness.workload import Workload
 from suites.models.entries import Entry, entries_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from harness.workload import Workload
 
 IMPLEMENTATIONS = {
     "HuggingFaceGPT": "next_symbol",
@@ -74,7 +74,6 @@ def build(case: Case) -> Workload:
     """The model of ``case`` with random weights, random symbols to read, and those to predict."""
     import torch
 
-    from harness.workload import Workload
     from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
     if case.config or case.pretrained:

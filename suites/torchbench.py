@@ -16,16 +16,14 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
     importlib.import_module("_direct").run(__file__)
 
 from harness.loading.toml_file import read_toml
 from harness.schema import PUBLISHED_MODEL, Case, Setting
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
+from harness.workload import Workload
 
 MODELS = Path("torchbenchmark", "models")
 SMALL_BATCH, TINY_BATCH = 4, 2  # at these scales only the batch is reduced, never the model
