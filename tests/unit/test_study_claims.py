@@ -1,6 +1,5 @@
 """Studies B and C without training and workers: their questions, and what is said of their sources."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,14 @@ from runner.cli.actions import chosen
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.plan.jobs import plan
-from runner.store.record_file import append_record, read_records
+from runner.store.record_file import append_record
 from studies.cli import main
-from studies.compile_modes.run import EXPECTATIONS, MODES, PARTS, ROOT, expectations, flags_of
+from studies.compile_modes.run import EXPECTATIONS, MODES, PARTS, expectations, flags_of
 from studies.implementations.addition import generate
-from studies.implementations.report import SOLVED, claims, fitted, published_examples, render
+from studies.implementations.report import SOLVED, claims, fitted, published_examples
 from studies.journal import Line
 from studies.options import CompileModesOptions
-from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN, published
+from studies.report import FAILS, HOLDS, NOT_SHOWN, OPEN
 from tests.factories import Capture, known, make_job, make_record
 
 
@@ -129,50 +128,6 @@ def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
     assert [claim.holds for claim in on_text] == [OPEN, OPEN]
 
 
-def report_of(lines: list[Line], text: str | None = "shakespeare", **options: Any) -> dict[str, str]:
-    given = {"budget_s": 60.0, "text_budget_s": 300.0, "quick": False, **options}
-    study = {"kind": "study", "text": text, "refused": None, "options": given, "environment": {}}
-    report = render([study, *lines])
-    files = {name: content.decode(errors="replace") for name, content in report.files.items()}
-    return {report.name: report.text, **files}
-
-
-Curve = list[tuple[float, ...]]
-ADDED: tuple[str, str, float, Curve] = ("addition", "TLTransformer", 1e-3, [(60.0, 1.5, 0.46, 30.0)])
-
-
-@pytest.mark.slow
-def test_the_report_has_the_published_tables() -> None:
-    lines = story(ADDED, ("shakespeare", "MLP", 1e-2, [(300.0, 2.0, 0.4)]))
-    text = report_of(lines)["report.md"]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
-    addition = [row for row in rows if len(row) == 14][2:]
-    assert addition[-1][:4] == ["TLTransformer 0.001", "1.382", "1.500", "1.384"]  # with the loss in training
-    assert len(addition) == 10
-    on_text = [row[0] for row in rows if len(row) == 12][2:]
-    assert on_text == [*(row["model"] for row in published("shakespeare")), "MLP 64"]  # theirs, then ours
-    assert "1.81 of a training batch" in text
-    assert "1,115,394 characters, 65 distinct; the last 111,540 are held out." in text
-
-
-@pytest.mark.slow
-def test_the_curves_of_training_are_drawn_where_they_were_measured() -> None:
-    older: tuple[str, str, float, Curve] = ("addition", "MLP", 1e-3, [(60.0, 1.5, 0.46)])
-    new, old = (report_of(story(told), None)["curves_addition.svg"] for told in (ADDED, older))
-    assert "accuracy by symbol (thin: training)" in new
-    assert "accuracy by symbol (thin: training)" not in old
-    assert "loss, nats (thin: training)" in old
-
-
-@pytest.mark.slow
-def test_another_task_is_not_judged() -> None:
-    text = report_of(story(ADDED), operations=["+", "-"], digits=4)["report.md"]
-    assert "Questions with + and -, numbers of 4 digits, written backwards." in text
-    assert "not judged" in text
-    assert "NOT the same task" in text
-    assert "NOT the same task" not in report_of(story(ADDED))["report.md"]
-
-
 # -- study C: its two runs, what it says of their records, and its flags ------------------------
 CALLS = (20.0, 0.02, 0.02, 0.01, 0.012, 0.011)
 STORY: dict[str, dict[str, Any]] = {
@@ -242,26 +197,6 @@ def test_the_published_story_where_it_comes_true_and_where_it_does_not() -> None
     assert verdicts == {**dict.fromkeys(claims[:2], OPEN), **dict.fromkeys([*claims[2:], FIRST], FAILS)}
 
 
-def test_a_sweep_says_whether_the_speedup_of_a_mode_varies_over_its_points() -> None:
-    points: dict[str, dict[str, Any]] = {
-        "batch=16": {"default": {"speedup": 1.5}},
-        "batch=2": {},
-        "batch=8": {"default": {"speedup": 1.9}},
-    }
-    swept = [
-        replace(record, job=replace(record.job, case=replace(record.job.case, point=(point,))))
-        for point, values in points.items()
-        for record in records(modes=["default", "reduce-overhead"], **values)
-    ]
-    judged = expectations(compare(swept))
-    titles = {"resnet152 float32", *(f"resnet152 float32 {point}" for point in points)}
-    assert {e.title for e in judged} == titles
-    verdicts = {e.expected: (e.seen, e.holds) for e in judged if e.title == "resnet152 float32"}
-    text, holds = verdicts["the speedup of default varies"]
-    assert text.endswith(" at batch=16 over that at batch=2")
-    assert (holds, verdicts["the speedup of reduce-overhead varies"][1]) == (HOLDS, OPEN)
-
-
 def test_a_swept_size_replaces_that_of_the_study() -> None:
     swept = jobs("--sweep=batch=1,4")
     points = [(job.case.point, job.case.batch_size) for job in swept]
@@ -285,11 +220,3 @@ def test_a_run_with_a_failure_is_reported_and_ends_with_1(tmp_path: Path, capsys
     assert "- resnet152 float32, reduce-overhead: crash" in printed
     assert "[images/report.md](images/report.md)" in printed
     assert (tmp_path / EXPECTATIONS).read_text() in printed
-
-
-def test_the_committed_run_is_judged_again_from_its_records(tmp_path: Path, capsys: Capture) -> None:
-    evidence = ROOT / "results" / "study-c-cpu"
-    shutil.copy(evidence / "records.jsonl.gz", tmp_path)
-    assert (len(read_records(evidence / "records.jsonl").records), main(["report", str(tmp_path)])) == (9, 0)
-    assert (tmp_path / EXPECTATIONS).read_bytes() == (evidence / EXPECTATIONS).read_bytes()
-    assert "not judged" not in capsys.readouterr().out
