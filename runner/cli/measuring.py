@@ -225,8 +225,6 @@ def report(folder: RunFolder, console: Console, formats: Formats = None, unfinis
     enabled = gc.isenabled()
     gc.disable()
     try:
-        if formats is None and asked_in(folder):
-            return OK if say_why(folder, console, unfinished) else FAILURES
         return _report(folder, console, formats, unfinished)
     finally:
         if enabled:
@@ -242,6 +240,9 @@ def _report(folder: RunFolder, console: Console, formats: Formats, unfinished: s
         print(f"error: {sentence}", file=sys.stderr)
     if content.replaced:
         print(f"note: {content.replaced}", file=sys.stderr)
+    if formats is None and asked_in(folder):
+        fine = say_why(folder, content.processes, console, unfinished)
+        return BAD_INPUT if content.damage else OK if fine else FAILURES
     if not content.records:
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT
