@@ -182,7 +182,8 @@ def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Comparison) ->
         return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
     best = max(mine, key=lambda attempt: attempt.gain, default=None)
-    share = _share(plain, best.comparison) if best else None
+    lost = plain.verdict is Verdict.SLOWER
+    share = share_of_loss(plain.record.samples, best.comparison.record.samples) if best and lost else None
     large = proposal.part is None or proposal.part >= LEAST
     explained = best is not None and best.helps and share is not None and share.low > 0 and large
     return Tested(proposal=proposal, explained=explained, attempt=best, share=share)
@@ -234,7 +235,7 @@ def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
     """The stage dynamo_eager as a cause: the same operators, or others, without any compiler behind it."""
     if plain.verdict is not Verdict.SLOWER or stage is None or stage.verdict is not Verdict.SLOWER:
         return ()
-    share = _share(plain, stage)
+    share = share_of_loss(plain.record.samples, stage.record.samples)
     rest = None if share is None else Ends(1 - share.value, 1 - share.high, 1 - share.low)
     proposal = Proposal(
         cause=CAPTURE,
@@ -242,11 +243,6 @@ def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
         evidence="dynamo_eager is slower than eager",
     )
     return (Tested(proposal=proposal, explained=rest is not None and rest.low > 0, share=rest),)
-
-
-def _share(plain: Comparison, other: Comparison) -> Ends | None:
-    lost = plain.verdict is Verdict.SLOWER
-    return share_of_loss(plain.record.samples, other.record.samples) if lost else None
 
 
 def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:
