@@ -1,7 +1,4 @@
-"""``--why``: explains the speed of a compiled step; ``--tune``: tries the settings that matter.
-
-Both are measured as any run is, by a policy of their own (``runner.runs.why.asking``).
-"""
+"""``--why``: explains the speed of a compiled step; ``--tune``: tries the settings that matter."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a run of ``--why`` or ``--tune`` says: on the screen, in ``why.html`` (the models by cause, then each
-explanation), ``why.md`` and ``why.json``, and ``balance.png`` of each job.
-"""
+"""What --why and --tune say: on the screen, in why.html, why.md and why.json; and balance.png of each job."""
 
 from __future__ import annotations
 
