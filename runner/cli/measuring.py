@@ -179,8 +179,10 @@ def next_pass(
 def left_text(work: Sequence[Work]) -> str:
     """How much is open, and how long it should take."""
     pursued = [item for item in work if not item.attempt.experiment]
-    rounds = counted(len(work) - len(pursued), "job")
-    more = f"; {rounds} more in fresh processes" if len(pursued) < len(work) else ""
+    rounds = f"{counted(len(work) - len(pursued), 'job')} more in fresh processes"
+    if not pursued:
+        return rounds
+    more = f"; {rounds}" if len(pursued) < len(work) else ""
     minutes = sum(item.attempt.cost_s for item in pursued) / 60
     verdicts = counted(sum(len(item.attempt.candidates) for item in pursued), "verdict")
     return f"{verdicts} open that further processes may close, in about {minutes:.0f} min{more}"
