@@ -459,7 +459,7 @@ class Record:
     first_calls_s: tuple[float, ...] = ()
     process: int = 0  # its number among the processes of the job that are timed, from 0
     # what it is a process of: `compile_runs`, `start_up`, `shapes`, `checked` (the parity of what a start
-    # has loaded); empty: it is timed
+    # has loaded); of `--why` `look` and `together`; empty: it is timed
     experiment: str = ""
     start: str = ""  # of an experiment: what the process began with, see *Compilation*
     round: int = 0  # of an experiment, from 0

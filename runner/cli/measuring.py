@@ -179,8 +179,10 @@ def next_pass(
 def left_text(work: Sequence[Work]) -> str:
     """How much is open, and how long it should take."""
     pursued = [item for item in work if not item.attempt.experiment]
-    rounds = counted(len(work) - len(pursued), "job")
-    more = f"; {rounds} more in fresh processes" if len(pursued) < len(work) else ""
+    rounds = f"{counted(len(work) - len(pursued), 'job')} more in fresh processes"
+    if not pursued:
+        return rounds
+    more = f"; {rounds}" if len(pursued) < len(work) else ""
     minutes = sum(item.attempt.cost_s for item in pursued) / 60
     verdicts = counted(sum(len(item.attempt.candidates) for item in pursued), "verdict")
     return f"{verdicts} open that further processes may close, in about {minutes:.0f} min{more}"
@@ -225,8 +227,6 @@ def report(folder: RunFolder, console: Console, formats: Formats = None, unfinis
     enabled = gc.isenabled()
     gc.disable()
     try:
-        if formats is None and asked_in(folder):
-            return OK if say_why(folder, console, unfinished) else FAILURES
         return _report(folder, console, formats, unfinished)
     finally:
         if enabled:
@@ -242,6 +242,9 @@ def _report(folder: RunFolder, console: Console, formats: Formats, unfinished: s
         print(f"error: {sentence}", file=sys.stderr)
     if content.replaced:
         print(f"note: {content.replaced}", file=sys.stderr)
+    if formats is None and asked_in(folder):
+        fine = say_why(folder, content.processes, console, unfinished)
+        return BAD_INPUT if content.damage else OK if fine else FAILURES
     if not content.records:
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT

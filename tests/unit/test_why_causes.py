@@ -32,9 +32,7 @@ from runner.runs.why.explain import (
     candidates_for,
     explain,
     share_of_loss,
-    together_setting,
     with_setting,
-    with_together,
 )
 from runner.runs.why.handover import hand_over
 from runner.runs.why.looked import LINES, LOOKING, REST, TRACE, Looked
@@ -129,6 +127,7 @@ def run(ms: dict[str, float], **more: Any) -> list[Record]:
 RANDOM = proposals(PLANTED["random numbers"])
 REMOVED = "inductor[fallback_random=True]"
 TWO = (*RANDOM, *proposals(PLANTED["stored masks"]))
+BOTH = with_setting("inductor", f"{RANDOM[0].settings[0]},{TWO[1].settings[0]}")
 TIMES_OF_TWO = {REMOVED: 12.0, with_setting("inductor", TWO[1].settings[0]): 11.5, "inductor": 13.0}
 
 
@@ -169,9 +168,12 @@ def explanations() -> dict[str, Why]:
     captured = run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13})
     decided["a slow capture is a cause"] = explain("inductor", captured, (), None)
     alone = explain("inductor", run(TIMES_OF_TWO), TWO, None)
-    both = with_setting("inductor", together_setting(alone))
-    together = with_together(alone, "inductor", run({both: 10.5, "inductor": 13.0}))
-    decided["two causes, tested together once"] = together
+    known_together = explain("inductor", run({BOTH: 10.5, "inductor": 13.0}), [known(acting(alone))], None)
+    decided["two causes, tested together once"] = replace(
+        alone,
+        together=known_together.causes[0],
+        attempts=(*alone.attempts, *known_together.attempts),
+    )
     much, little = ({LINES[0]: (9.0, eager), REST: (0.5, rest)} for eager, rest in ((8.0, 2.0), (9.0, 0.5)))
     decided["the balance lacks much"] = replace(why(10.0), balance=much)
     decided["the balance lacks little"] = replace(why(10.0), balance=little)
@@ -271,7 +273,6 @@ def test_a_look_without_a_trace_of_eager_is_no_error() -> None:
     assert proposals(replace(PLANTED["a decomposed operator"], eager={})) is not None
 
 
-BOTH = with_setting("inductor", together_setting(explain("inductor", run(TIMES_OF_TWO), TWO, None)))
 JOB = make_job(candidates=("inductor",))
 
 
@@ -341,7 +342,7 @@ def test_without_faster_times_together_the_causes_stand_alone(tmp_path: Path, sl
     said: list[str] = []
     explanation = explained(JOB, records, said.append)
     assert explanation.together is None
-    assert (len(acting(explanation)), len(explanation.attempts)) == (2, 2 + slower)
+    assert (len(explanation.explained), len(explanation.attempts)) == (2, 2 + slower)
     assert slower or "together, " in said[-1]
 
 

@@ -1,7 +1,4 @@
-"""``--why``: explains the speed of a compiled step; ``--tune``: tries the settings that matter.
-
-Both are measured as any run is, by a policy of their own (``runner.runs.why.asking``).
-"""
+"""``--why``: explains the speed of a compiled step; ``--tune``: tries the settings that matter."""
 
 from __future__ import annotations
 
@@ -62,7 +59,6 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
         from runner.runs.why.explain import with_setting
 
         jobs = possible_here(request.config, plan(request.config), instead=ANOTHER)
-        names = [with_setting(job.candidates[0], tuning(job)[0]) for job in jobs]
-        tried = tuple(replace(job, candidates=(name,)) for job, name in zip(jobs, names, strict=True))
-        possible_here(request.config, tried, instead=ANOTHER)
+        tried = (replace(job, candidates=(with_setting(job.candidates[0], tuning(job)[0]),)) for job in jobs)
+        possible_here(request.config, tuple(tried), instead=ANOTHER)
     return measured(request, argv, Console())[0]

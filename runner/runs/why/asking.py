@@ -13,16 +13,7 @@ from runner.engine.experiments import Attempt, Policy, next_attempt
 from runner.errors import UsageError
 from runner.plan.compilers import Ask, with_availability
 from runner.runs.why.causes import OF_DYNAMO, Proposal, proposals, settings_to_try
-from runner.runs.why.explain import (
-    NoTimes,
-    Why,
-    acting,
-    candidates_for,
-    explain,
-    together_setting,
-    with_setting,
-    with_together,
-)
+from runner.runs.why.explain import NoTimes, Why, acting, candidates_for, explain, with_setting
 from runner.runs.why.looked import LOOKING, TRACE, Looked
 from runner.store.joined import results_of
 
@@ -43,16 +34,12 @@ OF_CUDA = (
 TRAINING_ONLY = ("decompose.threshold_backward=False", "fallback_random=True")
 
 Say = Callable[[str], object]
-
-
 Answer = Callable[[Job, Sequence[Record], Say], Why]
 """What the records of a job with one candidate say. Raises ``NoTimes``."""
 
 
-def _part(records: Sequence[Record], part: str = "") -> list[Record]:
-    """The records of the look, or of what was timed together; "": all others."""
-    if not part:
-        return [record for record in records if record.experiment not in (LOOK, TOGETHER)]
+def _part(records: Sequence[Record], part: str) -> list[Record]:
+    """The records of the look, or of what was timed together, as those of a job of its own."""
     return [replace(record, experiment="") for record in records if record.experiment == part]
 
 
@@ -63,19 +50,19 @@ def next_of_why(job: Job, records: Sequence[Record]) -> Attempt | None:
         return _look(job)
     pairs = replace(job, extras=replace(job.extras, explain=True))
     settings = settings_to_try(proposals(Looked.of(looks[0])))
-    if (attempt := _in_pairs(pairs, settings, _part(kept))) is not None:
+    if (attempt := _in_pairs(pairs, settings, kept)) is not None:
         return attempt
     try:
-        why = explained(job, kept)
+        together = acting(explained(job, kept))
     except NoTimes:
         return None
-    if not acting(why):
+    if together is None:
         return None
-    names = with_setting(job.candidates[0], together_setting(why)), job.candidates[0]
+    names = with_setting(job.candidates[0], together.settings[0]), job.candidates[0]
     alone = replace(job, candidates=names, extras=replace(job.extras, **ONCE))
     attempt = next_attempt(alone, _part(kept, TOGETHER))
     note = f"{job.case.name}: more than one cause acts, so {names[0]}"
-    return attempt and replace(attempt, experiment=TOGETHER, note="" if attempt.process else note)
+    return attempt and replace(attempt, experiment=TOGETHER, note=note if attempt.is_first else "")
 
 
 def _look(job: Job) -> Attempt:
@@ -99,24 +86,25 @@ def _in_pairs(job: Job, settings: Sequence[str], records: Sequence[Record]) -> A
     """The candidate, and beside it those with one of these settings."""
     names = candidates_for(job.candidates[0], settings)
     attempt = next_attempt(replace(job, candidates=names), records)
-    if attempt is None or not attempt.is_first:
-        return attempt
-    return replace(attempt, note=f"{job.case.name}: {', '.join(attempt.candidates)}, in the same rounds")
+    note = f"{job.case.name}: {', '.join(names)}, in the same rounds"
+    return attempt and replace(attempt, note=note if attempt.is_first else "")
 
 
 def explained(job: Job, records: Sequence[Record], say: Say = lambda _: None) -> Why:
     """Why the job's only candidate is slower or faster than eager. Raises ``NoTimes``."""
     (candidate,) = job.candidates
     looked = next(map(Looked.of, _part(records, LOOK)), None)
-    why = explain(candidate, results_of(_part(records)), proposals(looked) if looked else (), looked)
-    together = results_of(_part(records, TOGETHER))
-    if not (together and acting(why)):
+    why = explain(candidate, results_of(records), proposals(looked) if looked else (), looked)
+    together, records = acting(why), _part(records, TOGETHER)
+    if together is None or not records:
         return why
     try:
-        return with_together(why, candidate, together)
+        second = explain(candidate, results_of(records), (together,), None)
     except NoTimes as error:
         say(f"{job.case.name}: together, {error}")
         return why
+    # no cause if the step is slower with it
+    return replace(why, together=next(iter(second.causes), None), attempts=(*why.attempts, *second.attempts))
 
 
 def next_of_tune(job: Job, records: Sequence[Record]) -> Attempt | None:
@@ -129,7 +117,7 @@ def tuned(job: Job, records: Sequence[Record], say: Say) -> Why:
     return explain(job.candidates[0], results_of(records), (unnamed,), None)
 
 
-def asked_why(job: Job, measure: Callable[[Job], Iterable[Record]], say: Say = lambda _: None) -> Why:
+def asked_why(job: Job, measure: Callable[[Job], Iterable[Record]]) -> Why:
     """The answer of ``--why``, at once. ``measure``: every record of this job. Raises ``NoTimes``."""
     records: list[Record] = []
     before = None
@@ -137,7 +125,7 @@ def asked_why(job: Job, measure: Callable[[Job], Iterable[Record]], say: Say = l
         own = measure(attempt.job)
         records += [replace(r, experiment=attempt.experiment or r.experiment) for r in own]
         before = attempt
-    return explained(job, records, say)
+    return explained(job, records)
 
 
 def usable(policy: Policy, ask: Ask) -> Policy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -53,11 +53,6 @@ class Tried:
     comparison: Comparison
 
     @property
-    def verdict(self) -> Verdict | None:
-        """Over the plain candidate."""
-        return self.over_plain.verdict if self.over_plain else None
-
-    @property
     def gain(self) -> float:
         """The speedup over the plain candidate; 0 if it is not known."""
         known = self.over_plain and self.over_plain.estimate
@@ -65,7 +60,7 @@ class Tried:
 
     @property
     def helps(self) -> bool:
-        return self.verdict is Verdict.FASTER
+        return self.over_plain is not None and self.over_plain.verdict is Verdict.FASTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +147,13 @@ def explain(
     )
     causes_tested = [_tested(proposal, attempts, plain) for proposal in proposed if proposal.cause]
     # even the best setting of such a cause makes the step slower, and all were compared
-    compared = {attempt.setting for attempt in attempts if attempt.over_plain is not None}
+    compared = {tried.setting: tried.over_plain.verdict for tried in attempts if tried.over_plain is not None}
     refuted = {
         t.proposal.cause: t.attempt.setting
         for t in causes_tested
-        if t.attempt and t.attempt.verdict is Verdict.SLOWER and {*t.proposal.settings} <= compared
+        if t.attempt
+        and compared[t.attempt.setting] is Verdict.SLOWER
+        and {*t.proposal.settings} <= {*compared}
     }
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
@@ -185,7 +182,8 @@ def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Comparison) ->
         return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
     best = max(mine, key=lambda attempt: attempt.gain, default=None)
-    share = _share(plain, best.comparison) if best else None
+    lost = plain.verdict is Verdict.SLOWER
+    share = share_of_loss(plain.record.samples, best.comparison.record.samples) if best and lost else None
     large = proposal.part is None or proposal.part >= LEAST
     explained = best is not None and best.helps and share is not None and share.low > 0 and large
     return Tested(proposal=proposal, explained=explained, attempt=best, share=share)
@@ -219,36 +217,25 @@ def _call(comparisons: Mapping[str, Comparison], candidate: str) -> Mapping[str,
     return {words: span for words, comparison, key in known if (span := _span(comparison, key))}
 
 
-def acting(why: Why) -> tuple[Tested, ...]:
-    """The explained causes whose settings can be tested together: at least two, or none."""
+def acting(why: Why) -> Proposal | None:
+    """All explained causes that settings remove, as one; None: fewer than two act."""
     tested = {cause.attempt.setting: cause for cause in why.explained if cause.attempt is not None}
-    return tuple(tested.values()) if len(tested) > 1 else ()
-
-
-def together_setting(why: Why) -> str:
-    """The settings of all causes that act, as one."""
-    settings = [cause.attempt.setting for cause in acting(why) if cause.attempt]
-    return ",".join(dict.fromkeys(part for setting in settings for part in setting.split(",")))
-
-
-def with_together(why: Why, candidate: str, records: Sequence[Record]) -> Why:
-    """The explanation with a second run, which timed the candidate without all causes that act."""
-    setting = together_setting(why)
-    proposal = Proposal(
-        cause=" and ".join(cause.proposal.cause for cause in acting(why)),
+    if len(tested) < 2:
+        return None
+    settings = dict.fromkeys(part for setting in tested for part in setting.split(","))
+    return Proposal(
+        cause=" and ".join(cause.proposal.cause for cause in tested.values()),
         sentence="Removed together.",
         evidence="each acts alone",
-        settings=(setting,),
+        settings=(",".join(settings),),
     )
-    second = explain(candidate, records, (proposal,), None)  # no cause if the step is slower with it
-    return replace(why, together=next(iter(second.causes), None), attempts=(*why.attempts, *second.attempts))
 
 
 def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
     """The stage dynamo_eager as a cause: the same operators, or others, without any compiler behind it."""
     if plain.verdict is not Verdict.SLOWER or stage is None or stage.verdict is not Verdict.SLOWER:
         return ()
-    share = _share(plain, stage)
+    share = share_of_loss(plain.record.samples, stage.record.samples)
     rest = None if share is None else Ends(1 - share.value, 1 - share.high, 1 - share.low)
     proposal = Proposal(
         cause=CAPTURE,
@@ -256,11 +243,6 @@ def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
         evidence="dynamo_eager is slower than eager",
     )
     return (Tested(proposal=proposal, explained=rest is not None and rest.low > 0, share=rest),)
-
-
-def _share(plain: Comparison, other: Comparison) -> Ends | None:
-    lost = plain.verdict is Verdict.SLOWER
-    return share_of_loss(plain.record.samples, other.record.samples) if lost else None
 
 
 def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:

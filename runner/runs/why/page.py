@@ -1,6 +1,4 @@
-"""What a run of ``--why`` or ``--tune`` says: on the screen, in ``why.html`` (the models by cause, then each
-explanation), ``why.md`` and ``why.json``, and ``balance.png`` of each job.
-"""
+"""What --why and --tune say: on the screen, in why.html, why.md and why.json; and balance.png of each job."""
 
 from __future__ import annotations
 
@@ -25,6 +23,8 @@ from runner.store.run_folder import CASES, RunFolder, read_run_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.schema import Record
+
 SIDES = (("eager", "#6E7781"), ("compiled", "#0072B2"))
 WIDTH_IN, LINE_IN = 8.0, 0.42
 ASKS = "asks"  # in run.json
@@ -37,12 +37,12 @@ def asked_in(folder: RunFolder) -> str:
     return ""
 
 
-def say_why(folder: RunFolder, console: Console, unfinished: str = "") -> bool:
+def say_why(folder: RunFolder, records: Sequence[Record], console: Console, unfinished: str = "") -> bool:
     """Prints the explanations and writes their files. Whether every model of the plan has one.
 
-    ``unfinished``: a sentence about what is not measured yet.
+    ``records``: of the run's processes. ``unfinished``: a sentence about what is not measured yet.
     """
-    asks, jobs, records = asked_in(folder), folder.jobs(), folder.read().processes
+    asks, jobs = asked_in(folder), folder.jobs()
     whys: list[Why] = []
     for job in jobs:
         case = folder.path / CASES / job.key
@@ -63,12 +63,8 @@ def say_why(folder: RunFolder, console: Console, unfinished: str = "") -> bool:
         Writer(console, "why.md").table(overview(whys))
     pictures = {why.plain.record.job.key: drawn for why in whys if (drawn := balance_png(why))}
     of_jobs = {f"{CASES}/{key}/balance.png": picture for key, picture in pictures.items()}
-    content = json.dumps(as_json(whys), indent=1) + "\n"
-    pages = {
-        "why.html": page(whys, pictures),
-        "why.md": markdown(whys).encode(),
-        "why.json": content.encode(),
-    }
+    texts = {"why.md": markdown(whys), "why.json": json.dumps(as_json(whys), indent=1) + "\n"}
+    pages = {"why.html": page(whys, pictures), **{name: text.encode() for name, text in texts.items()}}
     folder.write_derived(of_jobs | pages)
     if unfinished:
         say(console, unfinished)

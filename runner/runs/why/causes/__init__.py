@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runner.runs.why.looked import STEP, Looked
 
@@ -30,33 +30,10 @@ OF_DYNAMO = ("functorch.", "dynamo.")  # what every backend of torch.compile tak
 MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 
 
-class Cause(Protocol):
-    """The interface of every module of this folder; what removes it, and ``cost``, may be missing."""
-
-    NAME: str
-    SENTENCE: str
-
-    def signature(self, looked: Looked, /) -> str: ...
-
-
-def causes() -> tuple[Cause, ...]:
+def causes() -> tuple[Any, ...]:
     """All causes, by file name."""
     files = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
     return tuple(importlib.import_module(f"{__name__}.{name}") for name in files)
-
-
-def cost_of(cause: Cause, looked: Looked) -> float | None:
-    """ms that the cause may cost; None if that is not known."""
-    cost = getattr(cause, "cost", None)
-    return None if cost is None else float(cost(looked))
-
-
-def settings_of(cause: Cause, looked: Looked) -> tuple[str, ...]:
-    """The settings that remove the cause; () if none is known."""
-    own: Any = cause
-    settings = own.settings(looked) if hasattr(own, "settings") else getattr(own, "SETTINGS", ())
-    every = "inductor" in looked.compiler
-    return tuple(setting for setting in settings if every or setting.startswith(OF_DYNAMO))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +52,27 @@ def proposals(looked: Looked) -> tuple[Proposal, ...]:
     """The causes whose signatures show, the most costly first, with the settings that remove them."""
     if not looked.compiled:  # the copy for looking failed
         return ()
-    costs = {cause.NAME: cost_of(cause, looked) for cause in causes()}
+    costs = {cause.NAME: cause.cost(looked) for cause in causes() if hasattr(cause, "cost")}
     step = looked.compiled.get(STEP) or 1
     return tuple(
         Proposal(
             cause=cause.NAME,
             sentence=cause.SENTENCE,
             evidence=evidence,
-            settings=settings_of(cause, looked),
+            settings=_settings_of(cause, looked),
             metric=getattr(cause, "METRIC", ""),
-            part=None if (ms := costs[cause.NAME]) is None else ms / step,
+            part=costs[cause.NAME] / step if cause.NAME in costs else None,
         )
-        for cause in sorted(causes(), key=lambda cause: -(costs[cause.NAME] or 0.0))
+        for cause in sorted(causes(), key=lambda cause: -costs.get(cause.NAME, 0.0))
         if (evidence := cause.signature(looked))
     )
+
+
+def _settings_of(cause: Any, looked: Looked) -> tuple[str, ...]:
+    """The settings that remove the cause; () if none is known."""
+    settings = cause.settings(looked) if hasattr(cause, "settings") else getattr(cause, "SETTINGS", ())
+    every = "inductor" in looked.compiler
+    return tuple(setting for setting in settings if every or setting.startswith(OF_DYNAMO))
 
 
 def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
