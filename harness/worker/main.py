@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import math
 import os
@@ -36,7 +37,7 @@ from harness.codec import from_json, to_json
 from harness.devices import CPU, Device, named
 from harness.failures import JobFailed, describe_failure, is_out_of_memory, log_traceback
 from harness.schema import Job, Status
-from harness.worker.limits import limit_memory, use_cpus
+from harness.worker.limits import importing, limit_memory, use_cpus
 from harness.worker.process_cleanup import end_with_parent
 from harness.worker.standard_streams import StandardStreams
 from harness.worker.status_page import Activity, StatusPage
@@ -99,7 +100,9 @@ def serve(
             announce(Activity(phase="import"))
             job = from_json(Job, request["job"])
             limit_memory(job)
-            answer, device = Answers(job, announce), named(job.device)
+            with importing():
+                answer, device = Answers(job, announce), named(job.device)
+                gc.freeze()  # no later collection visits what was imported
         try:
             reply = guarded(answer, request, device)
         except KeyboardInterrupt as error:  # Ctrl-C does not reach a worker, so the model's code raised it
