@@ -121,9 +121,11 @@ def backend_of(candidate: str, source: str = "") -> Backend:
         return Backend.of(*_module("shared.own").compiler(name, source))
     if name in _presets():
         preset = _presets()[name]
-        module = _module(f"shared.{preset['made_by']}")
-        compile_it = partial(module.compile_as, name=name, **preset.get("arguments", {}))
-        return Backend.of(preset["about"], compile_it, module)
+        file, _, kind = preset["made_by"].partition(".")
+        module = _module(f"shared.{file}")
+        maker = getattr(module, kind) if kind else module
+        compile_it = partial(maker.compile_as, name=name, **preset.get("arguments", {}))
+        return Backend.of(preset["about"], compile_it, maker)
     if name in backend_names():
         module = _module(name)
         return Backend.of(module.__doc__ or name, module.compile, module)
