@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from harness.backends.shared.own import function_at
+from harness.backends.shared.own_compiler import function_at
 from harness.devices import of
 from harness.failures import JobFailed, attempting, describe_failure
 from harness.loading.dropout import KEPT_DROPOUT
-from harness.loading.given import explained, remarks
+from harness.loading.input_checks import explained, remarks
 from harness.loading.losses import REDUCTIONS, remarks_on_loss
 from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from harness.backends.settings.in_force import settings_in_force
-from harness.backends.settings.own import OF_INDUCTOR
-from harness.backends.shared.around import SETTLING_CALLS, inside
+from harness.backends.settings.own_settings import OF_INDUCTOR
+from harness.backends.shared.contexts import SETTLING_CALLS, inside
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.backends.shared.options import DYNAMO, device_of, inductor_settings, settings_of_mode
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
