@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.backends.shared import inductor
-from harness.backends.shared.around import inside
+from harness.backends.shared.contexts import inside
 from harness.program import Compiled, Program
 
 MODES = ("training",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from harness.backends.shared import inductor
 from harness.backends.shared.dynamo import dynamo_options
 from harness.counters import counting_graphs
 from harness.program import Compiled, Program, own_code
-from harness.timing.blocks import repeated_blocks
 
 why_unavailable = inductor.why_unavailable
 SETTINGS = tuple(kind for kind in inductor.SETTINGS if kind != "whole_step")
@@ -48,7 +47,18 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 def regions_of(module: nn.Module) -> list[nn.Module]:
     """The outermost repeated blocks; without them, the module's children."""
     children = (child for child in module.children() if not isinstance(child, nn.Identity))
-    return repeated_blocks(module) or list(children)
+    return list(dict.fromkeys(_repeated_blocks(module))) or list(children)
+
+
+def _repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
+    """The outermost ones of lists and sequences. A block has submodules: repeated single layers are none."""
+    for child in module.children():
+        if isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
+            alike = [other for other in module.children() if type(other) is type(child)]
+            if len(alike) >= 2 and any(child.children()):
+                yield child
+                continue
+        yield from _repeated_blocks(child)
 
 
 def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
-from harness.backends.settings.own import CAPTURED_AS, OF_INDUCTOR, own_settings
+from harness.backends.settings.own_settings import CAPTURED_AS, OF_INDUCTOR, own_settings
 from harness.schema import Job, Protocol, Record, Status
 from runner.errors import UsageError
 from runner.runs.why.asking import asked_why

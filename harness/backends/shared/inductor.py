@@ -12,11 +12,10 @@ from typing import Any
 import torch
 
 from harness.backends.settings.in_force import settings_in_force
-from harness.backends.settings.own import OF_INDUCTOR
-from harness.backends.shared.around import SETTLING_CALLS, inside
-from harness.backends.shared.captured import device_of
+from harness.backends.settings.own_settings import OF_INDUCTOR
+from harness.backends.shared.contexts import SETTLING_CALLS, inside
 from harness.backends.shared.dynamo import compile_with_dynamo
-from harness.backends.shared.options import DYNAMO, inductor_settings, settings_of_mode
+from harness.backends.shared.options import DYNAMO, device_of, inductor_settings, settings_of_mode
 from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
 from harness.hardware.installed import any_program, missing_for_triton
@@ -175,3 +174,13 @@ def _triton_works() -> bool:
 
 def why_no_cudagraphs(device_type: str) -> str | None:
     return None if device_type == "cuda" else "CUDA graphs need a CUDA device"
+
+
+class CudaGraphs:
+    """CUDA graphs of AOTAutograd's graphs."""
+
+    why_unavailable = staticmethod(why_no_cudagraphs)
+
+    @staticmethod
+    def compile_as(program: Program, name: str) -> Compiled:
+        return with_cuda_graphs(program, name, lambda: compile_with_dynamo(program, name))
