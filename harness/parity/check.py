@@ -144,8 +144,6 @@ class Check:
                     self._add(judgment)
                 elif judgment.used > GARBAGE:
                     self._add(judgment, judgment.words(truth))
-            parts = truth.parts(results).items()
-            self.judgments += (Judgment.of(truth, n, error, number) for n, error in parts if n in truth.own)
         self._judge_state(expected, row)
 
     def _judge_state(self, expected: Expected, row: Row) -> None:
@@ -173,15 +171,11 @@ class Check:
 
     def _settle(self) -> None:
         """Each tensor that is beyond a limit fails or is sensitive."""
-        failed = {judgment.name for judgment, _ in self.failures}
         beyond = [judgment for judgment in self.judgments if judgment.beyond]
-        if not (beyond or failed):
+        suspects = [*beyond, *(judgment for judgment, _ in self.failures)]
+        if not suspects:
             return
-        chance, eager = self.checks.chance, self.checks.truth.eager
-        outputs = {name for name in eager if name.startswith("output")}  # which a part's slope is of
-        named = [{judgment.name} if judgment.name in eager else outputs for judgment in beyond]
-        if chance.explains(set().union(*named), failed):
-            self.random = chance.draws
+        self.random = self.checks.chance(suspects)
         for expected in self._data:
             worst: dict[str, Judgment] = {}
             for judgment in beyond:
@@ -206,7 +200,7 @@ class Check:
                 self.failures.append((judgment, judgment.words(truth, ranked[name])))
             elif not (self.checks.is_unsteady(name) or self._repeats(expected, judgment, again)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
-            elif name in truth.eager:
+            else:
                 self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
 
     def _ranked(self, expected: Expected, worst: Mapping[str, Judgment]) -> dict[str, Ranked]:
@@ -265,7 +259,7 @@ class Check:
         )
         sizes = {name: tensor.numel() for name, tensor in truth.eager.items()}
         fine = sum(sizes[name] for name, limit in limits.items() if limit <= FINE)
-        failed = {judgment.name for judgment, _ in self.failures}  # inputs and parts of the model, too
+        failed = {judgment.name for judgment, _ in self.failures}  # inputs, too
         parity = truth.parity(
             checks.spread,
             tensors=len({judgment.name for judgment in self.judgments} & truth.eager.keys() | failed),
@@ -325,21 +319,15 @@ class Check:
 
 
 def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, Error]:
-    """Of tensors and of parts of the model; exact where nothing is known."""
-    errors = truth.parts(results)
-    for name in names:
-        if name in truth.eager:
-            judgment = judge(truth, name, results.get(name), 0)
-            errors[name] = WORSE if judgment.form else judgment.error
-        errors.setdefault(name, EXACT)
-    return errors
+    """Exact where nothing is known."""
+    judgments = [judge(truth, name, results.get(name), 0) for name in names if name in truth.eager]
+    errors = {judgment.name: WORSE if judgment.form else judgment.error for judgment in judgments}
+    return {name: errors.get(name, EXACT) for name in names}
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:
     """Whether it fails on any data: a value far beyond its limit, or anything where eager has zeros."""
     name, is_value = judgment.name, family_of(judgment.name) == "value"
-    if name not in truth.eager:
-        return False
     if truth.scales.get(name) == 0.0 or (is_value and truth.is_noise(name)):
         return True
     return is_value and "size" in judgment.beyond and judgment.error.size > GARBAGE * judgment.limits["size"]
@@ -363,7 +351,7 @@ def _place(judgment: Judgment, truth: Truth) -> tuple[int, int, int]:
 
 
 def write(path: Path, check: Check) -> None:
-    """Writes the table of the figures: each tensor at each call that was judged, and each part of the model.
+    """Writes the table of the figures: each tensor at each call that was judged.
 
     Errors are shares of the tensor's size. A call that repeats an earlier one has no rows. If the disk does
     not take the table, which costs no verdict, the log says so.
@@ -388,11 +376,6 @@ def _rows(check: Check) -> Iterator[tuple[object, ...]]:
             outcome = NOT_JUDGED
         else:
             outcome = SENSITIVE if beyond else PASS
-        if name not in truth.eager and name in truth.own:  # a part of the model
-            slopes = truth.own[name].of("slope"), truth.loudest(name, "slope")
-            shown = "", "", *map(_text, slopes), "", "", _text(error.slope)
-            yield judgment.call, name, *shown, _text(judgment.limits["slope"]), outcome
-            continue
         tensor = truth.eager.get(name)
         own = truth.relative(name, truth.own.get(name, EXACT))
         noisy = truth.loudest(name, "size") if tensor is not None else 0.0

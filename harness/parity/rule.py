@@ -1,8 +1,7 @@
 """The rule of parity: whether a candidate computes what eager computes. ``docs/PARITY.md`` tells it.
 
 ``Truth`` is what eager, fp64 and noisy eager say of one call; ``judge`` compares a tensor with it, and
-``Ranked`` a suspect with noisy eager on neighbors of the data. A part of the model
-(``harness.parity.directions``) is judged as a tensor that has a slope alone.
+``Ranked`` a suspect with noisy eager on neighbors of the data.
 
 If the candidate is exactly as noisy as noisy eager, an independent group of tensors fails with a probability
 of 1 / C(18, 6) = 0.005 %: its 6 errors are the largest of 18.
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from harness.parity.directions import Directions
 from harness.parity.measure import EXACT, Error, align, error_of, family_of, is_exact_kind, same_bits
 from harness.precision import Precision
 from harness.schema import Parity, Status, TensorError
@@ -100,27 +98,14 @@ class Truth:
     noise: Mapping[str, Sequence[Error]]
     largest: Mapping[str, float]
     lost: tuple[str, ...] = ()
-    directions: Directions | None = None  # of the parts of the model
 
     @classmethod
-    def of(
-        cls,
-        rule: Rule,
-        exact: Tensors | None,
-        eager: Tensors,
-        noisy: Sequence[Tensors] = (),
-        directions: Directions | None = None,
-    ) -> Truth:
+    def of(cls, rule: Rule, exact: Tensors | None, eager: Tensors, noisy: Sequence[Tensors] = ()) -> Truth:
         truth = cls._measured(rule, exact, eager)
         if rule.name != "field" and exact is not None and truth._is_another_computation():  # noqa: SLF001 - its own
             truth = cls._measured(rule, None, eager)
         noise = {name: [truth._of_noisy(name, run) for run in noisy] for name in eager}  # noqa: SLF001
-        truth = replace(truth, noise=noise, directions=directions)
-        own, *parts = map(truth.parts, (eager, *noisy))
-        if not all(parts):
-            return truth
-        noise |= {name: [errors[name] for errors in parts] for name in own}
-        return replace(truth, own={**truth.own, **own}, noise=noise)
+        return replace(truth, noise=noise)
 
     @classmethod
     def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
@@ -205,15 +190,15 @@ class Truth:
 
     @property
     def noise_tensors(self) -> tuple[str, ...]:
-        """The tensors, and parts of the model, that are not judged."""
+        """The tensors that are not judged."""
         return tuple(name for name in self.own if self.is_noise(name))
 
     def limit(self, name: str, figure: Figure) -> float:
         """The largest permitted error at this call, relative to the tensor's size."""
-        family, noisy, eager = family_of(name), self.usual(name, figure), self.eager.get(name)
+        family, noisy = family_of(name), self.usual(name, figure)
         # an optimizer's update is stored in the last places of the weights: its roundings do not cancel
-        small = eager is not None and (eager.numel() < SMALL or family == "update")
-        if {"size": eager is None, "part": family != "value", "slope": small}[figure]:
+        small = self.eager[name].numel() < SMALL or family == "update"
+        if (figure == "part" and family != "value") or (figure == "slope" and small):
             return math.inf
         if self.is_noise(name) or self.scales.get(name) == 0.0:
             if figure == "slope":
@@ -224,8 +209,7 @@ class Truth:
 
     def least(self, name: str, figure: Figure) -> float:
         """What does not matter of this figure: of integers nothing, in full precision."""
-        eager = self.eager.get(name)
-        if eager is not None and is_exact_kind(eager):
+        if is_exact_kind(self.eager[name]):
             return self.rule.unit if self.rule.reduced else 0.0
         return self.rule.least(figure, family_of(name))
 
@@ -243,14 +227,6 @@ class Truth:
             eager_bit_equal=not any(spread.values()),
             eager_spread=max(spread.values(), default=0.0),
         )
-
-    def parts(self, results: Tensors) -> dict[str, Error]:
-        """The slope of each part of the model in these results; {} if they cannot be compared."""
-        if self.directions is None:
-            return {}
-        exact = self.exact or {}
-        slopes = self.directions.slopes({n: exact.get(n, t) for n, t in self.eager.items()}, results)
-        return {name: Error(slope=slope) for name, slope in slopes.items()}
 
 
 def why_not_judged(truths: Sequence[Truth], *, training: bool) -> str:
@@ -290,7 +266,7 @@ class Judgment:
 
     @classmethod
     def of(cls, truth: Truth, name: str, error: Error, call: int) -> Judgment:
-        """Of a tensor's error, relative to its size, or of that of a part of the model."""
+        """Of a tensor's error, relative to its size."""
         limits = {figure: truth.limit(name, figure) for figure in FIGURES}
         limits = {figure: limit for figure, limit in limits.items() if limit < math.inf}
         beyond = frozenset(figure for figure, limit in limits.items() if not error.of(figure) <= limit)
@@ -305,7 +281,7 @@ class Judgment:
         return max(shares, default=math.inf if self.beyond else 0.0)
 
     def as_error(self, truth: Truth, failure: str | None = None) -> TensorError:
-        """The figures for the record, absolute. A part of the model is an error of the outputs."""
+        """The figures for the record, absolute."""
         name = self.name
         scale, own = truth.scales.get(name, 0.0), truth.own.get(name, EXACT)
         unit = scale or 1.0
@@ -332,12 +308,6 @@ class Judgment:
         ``rank``: among noisy eager on neighbors of the data; None: a failure on this data alone.
         """
         name, error = self.name, self.error
-        if name not in truth.eager:  # a part of the model
-            eager = truth.own[name].slope
-            limit = self.limits["slope"] if rank is None else rank.limit("slope")
-            size = "large" if error.slope > 0 else "small"
-            words = f"as if it were {_share(error.slope)} too {size}"
-            return f"{words}; eager: {_share(eager)}; limit: {_share(limit)}"
         own = truth.relative(name, truth.own[name])
         beyond = rank.figures if rank is not None else self.beyond
         figure = next((figure for figure in FIGURES if figure in beyond), "size")
