@@ -12,11 +12,22 @@ from typing import TYPE_CHECKING
 from harness.parity.calls import FIRST, IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data import has_plain_weights
 from harness.parity.later import Handed
-from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import GARBAGE, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge, why_not_judged
+from harness.parity.measure import EXACT, family_of, is_exact_kind, same_bits
+from harness.parity.rule import (
+    GARBAGE,
+    NEIGHBORS,
+    NOISE,
+    Judgment,
+    Truth,
+    Verdict,
+    exceeded,
+    judge,
+    limit_of_all,
+    why_not_judged,
+)
 from harness.program import Compiled
 from harness.schema import Parity, Status
-from harness.tensors import Tensors, listed
+from harness.tensors import listed
 from harness.timing.step import Variant
 
 if TYPE_CHECKING:
@@ -190,49 +201,38 @@ class Check:
 
     def _look_again(self, expected: Expected, worst: Mapping[str, Judgment]) -> None:
         """Looks at neighbors of the data, and whether repeated calls show the same error."""
-        ranked, truth = self._ranked(expected, worst), expected.truths[0]
-        passed = [name for name, rank in ranked.items() if not rank.figures]
-        again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(2 if passed else 0)]
+        truth, looks = expected.truths[0], self._looks(expected, worst)
+        beyond = {name: exceeded(truth, each) for name, each in looks.items()}
+        runs = 2 if not all(beyond.values()) else 0
+        again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(runs)]
         for name, judgment in worst.items():
-            if ranked[name].figures and not ranked[name].complete:
+            calls = [j for j in self.judgments if j.name == name and j.call in expected.calls]
+            calls += [judge(truth, name, results.get(name), 0) for results in again]
+            if beyond[name] and len(looks[name]) <= NEIGHBORS:
                 self.unjudged.append(name)
-            elif ranked[name].figures:
-                self.failures.append((judgment, judgment.words(truth, ranked[name])))
-            elif not (self.checks.is_unsteady(name) or self._repeats(expected, judgment, again)):
+            elif beyond[name]:
+                self.failures.append((judgment, judgment.words(truth, looks[name])))
+            elif not (self.checks.is_unsteady(name) or _repeats(judgment, calls)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
             else:
-                self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
+                self.sensitive[name] = max(
+                    limit_of_all(truth, looks[name], "size"), truth.limit(name, "size")
+                )
 
-    def _ranked(self, expected: Expected, worst: Mapping[str, Judgment]) -> dict[str, Ranked]:
-        """Each suspect among noisy eager, on the data and its neighbors.
-
-        A suspect that is within its limits on a neighbor is looked at no more.
-        """
-        truth = expected.truths[0]
-        ranks = {
-            name: Ranked(truth, name, judgment.beyond, [judgment.error], [*truth.noise[name]])
-            for name, judgment in worst.items()
-        }
-        for data, truth in self.checks.neighbors(expected, constant=self._constant):
+    def _looks(self, expected: Expected, worst: Mapping[str, Judgment]) -> dict[str, list[Judgment]]:
+        """At each suspect, on the data and its neighbors, until it is within its limits on one of them."""
+        looks = {name: [judgment] for name, judgment in worst.items()}
+        suspects = [*looks]
+        for data, near in self.checks.neighbors(expected, constant=self._constant):
             results = on_data(self.checks.bench, self.variant, data)
-            errors = _errors(truth, results, ranks)
-            for name, rank in ranks.items():
-                if rank.figures:
-                    rank.add(errors[name], truth.noise.get(name, ()))
-            if not any(rank.figures for rank in ranks.values()):
+            for name in suspects:
+                known = name in near.eager
+                look = judge(near, name, results.get(name), 0) if known else Judgment(name=name, call=0)
+                looks[name].append(look)
+            suspects = [name for name in suspects if exceeded(expected.truths[0], looks[name])]
+            if not suspects:
                 break
-        return ranks
-
-    def _repeats(self, expected: Expected, judgment: Judgment, again: Sequence[Tensors]) -> bool:
-        """Whether every call on this data, and those of ``again``, have at least half of the error."""
-        name, truth = judgment.name, expected.truths[0]
-        errors = [j.error for j in self.judgments if j.name == name and j.call in expected.calls]
-        errors += [_errors(truth, results, [name])[name] for results in again]
-        return all(
-            error.of(figure) >= REPEATED * judgment.error.of(figure)
-            for error in errors
-            for figure in judgment.beyond
-        )
+        return looks
 
     # -- the verdict ------------------------------------------------------------------------
 
@@ -318,11 +318,13 @@ class Check:
         return where + (f", on other {' and '.join(self.changed)}" if judgment.call >= OTHER else "")
 
 
-def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, Error]:
-    """Exact where nothing is known."""
-    judgments = [judge(truth, name, results.get(name), 0) for name in names if name in truth.eager]
-    errors = {judgment.name: WORSE if judgment.form else judgment.error for judgment in judgments}
-    return {name: errors.get(name, EXACT) for name in names}
+def _repeats(judgment: Judgment, calls: Iterable[Judgment]) -> bool:
+    """Whether each of these calls on the same data has at least half of the error."""
+    return all(
+        call.off_by(figure) >= REPEATED * judgment.error.of(figure)
+        for call in calls
+        for figure in judgment.beyond
+    )
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:
@@ -377,7 +379,7 @@ def _rows(check: Check) -> Iterator[tuple[object, ...]]:
         else:
             outcome = SENSITIVE if beyond else PASS
         tensor = truth.eager.get(name)
-        own = truth.relative(name, truth.own.get(name, EXACT))
+        own = truth.own.get(name, EXACT)
         noisy = truth.loudest(name, "size") if tensor is not None else 0.0
         limit = judgment.limits.get("size", 0.0)
         figures = [truth.scales.get(name, 0.0), own.size, noisy, error.size, error.part, error.slope, limit]
