@@ -1,8 +1,6 @@
 """Weights at which every part counts: what low precision would hide."""
 
 import math
-from dataclasses import replace
-from functools import partial
 from typing import cast
 
 import pytest
@@ -10,22 +8,9 @@ import torch
 from torch import nn
 
 from harness.parity.data import balance_of, scale_weights
-from harness.program import Program
-from harness.schema import Mode, Status
-from harness.workload import Workload
-from tests.factories import sampled
 from tests.worker.planted import (
     Attention,
-    Fault,
-    Forward,
-    every,
-    failing,
-    judged,
-    right_graph,
-    with_fault,
-    workload,
 )
-from tests.worker.test_other_data import baked_weight
 
 REDUCED = ("bfloat16", "amp")
 
@@ -53,10 +38,6 @@ class Branches(nn.Module):
 
 def mlp() -> nn.Sequential:
     return nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))
-
-
-def branches() -> Workload:
-    return Workload(module=Branches(), args=(torch.randint(0, 50, (4, 32)),))
 
 
 # -- balance ------------------------------------------------------------------------------
@@ -187,29 +168,3 @@ def test_an_embedding_that_is_also_the_last_product_does_not_make_the_softmax_on
     (gradient,) = torch.autograd.grad(loss, [module.last.weight])
     assert not bool(((gradient != 0) & (gradient.abs() < torch.finfo(torch.float32).tiny)).any())
     assert 0.2 < float(module(tokens).detach().std()) < 8
-
-
-# -- what it is for -----------------------------------------------------------------------
-@pytest.mark.parametrize(("fault", "dtype"), sampled(6, (every(2), every(3), baked_weight), REDUCED))
-@pytest.mark.slow
-def test_structural_faults_of_a_small_branch_are_found(fault: Fault, dtype: str) -> None:
-    def planted(program: Program, forward: Forward) -> Forward:
-        """The fault, in the last branch alone."""
-        inner = cast("Branches", program.module).inner[3]
-        right = inner.forward
-        wrong = fault(replace(program, module=inner), lambda args, *_: (None, right(*args)))
-        inner.forward = lambda x: wrong((x,), {}, None)[1]
-        return forward
-
-    verdict = judged(with_fault(planted), branches, Mode.INFERENCE, dtype)
-    assert failing(verdict)
-    assert verdict[1].found_by.endswith("on other inputs and weights")
-
-
-@pytest.mark.parametrize("dtype", sampled(4, (*REDUCED, "float16", "float32")))
-@pytest.mark.slow
-def test_what_is_right_passes(dtype: str) -> None:
-    assert judged(right_graph, branches, Mode.INFERENCE, dtype)[0] is Status.PASS
-    for name in ("mlp", "conv"):
-        work = partial(workload, name)
-        assert judged(right_graph, work, Mode.TRAINING, dtype)[0] is Status.PASS
