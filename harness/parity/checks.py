@@ -85,7 +85,6 @@ class Checks:
         self._row = Row(before=None if bench.generates else State.of(eager))  # eager's on the first data
         self._process = process if rule.name == "noise" else None
         self._second: Results | None = None  # in a later process, until the whole check is needed
-        self._factors: Factors = {} if self._first_data_only or self._process else self._balance()
         self._exact: Variant | None = None  # until ``open`` is done
         self._exact_is_slow = False
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
@@ -128,8 +127,6 @@ class Checks:
         self.truth = truths[0]
 
     def _open(self, eager: Variant, first: Results, second: Results) -> None:
-        if self._process and not self._first_data_only:
-            self._factors = self._balance()
         self._exact = self._in_fp64(FIRST_DATA, partial(self.bench.variant, exact=True))
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
@@ -261,7 +258,8 @@ class Checks:
             print(f"a run of {run} fails: {line_of(error)}", flush=True)
             return {}
 
-    def _balance(self) -> Factors:
+    @cached_property
+    def _factors(self) -> Factors:
         """The factors of the weights on other data; none if eager fails there, which is found later."""
         copy = self.bench.variant()
         try:
