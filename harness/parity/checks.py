@@ -16,6 +16,7 @@ import torch
 from harness.devices import of
 from harness.failures import is_out_of_memory, line_of
 from harness.parity.calls import (
+    Drawing,
     Expected,
     FirstCalls,
     Form,
@@ -26,23 +27,23 @@ from harness.parity.calls import (
     repeats,
     row_on,
 )
-from harness.parity.chance import Chance
 from harness.parity.check import FINE, Check, write
 from harness.parity.data import FIRST_DATA, Data, Factors, balance_of, placed
-from harness.parity.directions import Directions
 from harness.parity.field import judge_field
 from harness.parity.later import Handed
 from harness.parity.measure import family_of, same_bits, sketch
 from harness.parity.noise import Noise, loudness
-from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth, Verdict
+from harness.parity.rule import NEIGHBORS, RUNS, Judgment, Rule, Truth, Verdict, wrong_form
 from harness.program import Compiled
 from harness.schema import Status
-from harness.tensors import Tensors, named_tensors
+from harness.tensors import Tensors
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import TOKENS, Results, Workbench, cloned
 
-MOST_EXACT_STEPS = 20  # of fp64: on three kinds of data, on neighbors, and the directions' forwards
+MOST_EXACT_STEPS = 20  # of fp64: on three kinds of data, and on neighbors
 SHARE_OF_TIMEOUT = 0.25
+SEEDS = 3  # other ones, with which eager runs if its random numbers may explain a failure
+SHOWN = 4  # operations in a sentence
 OF_ROUNDINGS = 1e-3  # share of eager's spread that fp64 may have, if it is of roundings
 DETERMINISTIC = (
     "PyTorch's harness makes eager deterministic for this rule: set CUBLAS_WORKSPACE_CONFIG=:4096:8, and "
@@ -84,7 +85,6 @@ class Checks:
         self._row = Row(before=None if bench.generates else State.of(eager))  # eager's on the first data
         self._process = process if rule.name == "noise" else None
         self._second: Results | None = None  # in a later process, until the whole check is needed
-        self._factors: Factors = {} if self._first_data_only or self._process else self._balance()
         self._exact: Variant | None = None  # until ``open`` is done
         self._exact_is_slow = False
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
@@ -127,8 +127,6 @@ class Checks:
         self.truth = truths[0]
 
     def _open(self, eager: Variant, first: Results, second: Results) -> None:
-        if self._process and not self._first_data_only:
-            self._factors = self._balance()
         self._exact = self._in_fp64(FIRST_DATA, partial(self.bench.variant, exact=True))
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
@@ -178,11 +176,10 @@ class Checks:
     def _expect(self, data: Data, row: Row, eager: Variant | None) -> Expected:
         exact = self._exact_row(data, len(row.results))
         noisy = self._noisy(eager, data, range(RUNS)) if eager is not None else []
-        directions = self._directions(data) if exact is not None and data.weights else None
         meant = exact.results[0] if exact is not None else None
-        truths = [Truth.of(self.rule, meant, row.results[0], noisy, directions)]
+        truths = [Truth.of(self.rule, meant, row.results[0], noisy)]
         if truths[0].exact is None:
-            exact, truths = None, [replace(truths[0], directions=None)]
+            exact = None
         for place, results in enumerate(row.results[1:], 1):
             meant = exact.results[place] if exact is not None else None
             truths.append(replace(Truth.of(self.rule, meant, results), noise=truths[0].noise))
@@ -261,7 +258,8 @@ class Checks:
             print(f"a run of {run} fails: {line_of(error)}", flush=True)
             return {}
 
-    def _balance(self) -> Factors:
+    @cached_property
+    def _factors(self) -> Factors:
         """The factors of the weights on other data; none if eager fails there, which is found later."""
         copy = self.bench.variant()
         try:
@@ -272,22 +270,6 @@ class Checks:
             print(f"the weights are not balanced: {line_of(error)}", flush=True)
             return {}
 
-    def _directions(self, data: Data) -> Directions | None:
-        """The directions of the parts of the fp64 run, in reduced precision; None if they cannot be made."""
-        exact = self._exact
-        if exact is None or not self.rule.reduced:
-            return None
-
-        def run(context: Callable[[], Any] = nullcontext, *, inputs: bool = True) -> Tensors:
-            with placed(exact, replace(data, inputs=inputs)), context():
-                return dict(named_tensors(self.bench.output(exact), "output", objects=False))
-
-        try:
-            return Directions.measure(run, lambda: run(inputs=False))
-        except Exception as error:  # the rest of the check does not need them
-            print(f"no slopes of parts: {line_of(error)}", flush=True)
-            return None
-
     @property
     def can_judge(self) -> bool:
         """Whether the two eager runs are as close as their roundings allow, and close enough to judge by."""
@@ -296,8 +278,8 @@ class Checks:
         return all(spread <= self._allowed_spread(name) for name, spread in self.spread.items())
 
     def is_unsteady(self, name: str) -> bool:
-        """Whether eager's two runs differ in this tensor, or another of its family; of a part, in values."""
-        family = family_of(name) if name in self.truth.eager else "value"
+        """Whether eager's two runs differ in this tensor, or in another of its family."""
+        family = family_of(name)
         return any(spread for other, spread in self.spread.items() if family_of(other) == family)
 
     def _allowed_spread(self, name: str) -> float:
@@ -371,8 +353,8 @@ class Checks:
                 meant = None if run is None else self._in_fp64(data, run)
                 meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
                 noisy = self._noisy(eager, data, range(RUNS * number, RUNS * (number + 1)))
-                own, directions = self._run_on(eager, data), expected.truths[0].directions
-                self._near[key] = Truth.of(self.rule, meant, own, noisy, directions) if own else None
+                own = self._run_on(eager, data)
+                self._near[key] = Truth.of(self.rule, meant, own, noisy) if own else None
             if (truth := self._near[key]) is not None:
                 yield data, truth
 
@@ -385,9 +367,34 @@ class Checks:
         noise = Truth.of(self.rule, self.truth.exact, self.truth.eager, more).noise
         return replace(self.truth, noise={n: [*draws, *noise[n]] for n, draws in self.truth.noise.items()})
 
+    def chance(self, suspects: Iterable[Judgment]) -> str:
+        """The operations of eager that draw random numbers, if they explain all suspects; else "".
+
+        A compiler may draw other random numbers than eager from the same seed, and both are right. They
+        explain a tensor that another seed changes in eager, too, and a wrong form if it changes the form.
+        """
+        draws, runs = self._other_seeds
+        explained = runs and all(any(self._is_alike(each, run) for run in runs) for each in suspects)
+        return draws if explained else ""
+
     @cached_property
-    def chance(self) -> Chance:
-        return Chance.of(self)
+    def _other_seeds(self) -> tuple[str, Sequence[Tensors]]:
+        """The operations that draw, as words, and eager's results with a few other seeds."""
+        if not self.drawn:
+            return "", ()
+        operations, bench = Drawing(), self.bench
+        seeds = range(1, SEEDS + 1)
+        runs = [bench.run(bench.variant(), operations if n == 1 else None, other_seed=n) for n in seeds]
+        return ", ".join([*operations.names][:SHOWN] or self.drawn), runs
+
+    def _is_alike(self, suspect: Judgment, run: Tensors) -> bool:
+        """Whether this run of another seed differs from eager as the suspect does."""
+        name, eager, other = suspect.name, self.truth.eager.get(suspect.name), run.get(suspect.name)
+        finite = all(bool(torch.isfinite(each).all()) for each in (eager, other) if each is not None)
+        if eager is None or other is None or wrong_form(name, eager, other):
+            return eager is not other
+        changed = not self.spread.get(name) and not same_bits(eager, other)
+        return changed and not (suspect.form and finite)
 
 
 def _distance(truth: Truth, name: str, second: Tensors) -> float:
@@ -398,4 +405,4 @@ def _distance(truth: Truth, name: str, second: Tensors) -> float:
     if same_bits(first, again):
         return 0.0
     error = replace(truth, exact=None).error(name, again)
-    return math.inf if isinstance(error, str) else truth.relative(name, error).size
+    return math.inf if isinstance(error, str) else error.size

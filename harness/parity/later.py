@@ -40,10 +40,7 @@ class Handed:
         eager = Truth.of(truth.rule, None, truth.eager).scales
         return cls(
             sizes={name: (size, eager[name]) for name, size in truth.scales.items()},
-            draws={
-                name: [truth.relative(name, truth.own[name]), *truth.noise.get(name, ())]
-                for name in truth.scales
-            },
+            draws={name: truth.draws(name) for name in truth.scales},
             digests=[{name: digest(tensor) for name, tensor in results.items()} for results in calls],
         )
 
@@ -78,11 +75,7 @@ class Handed:
         ):
             return []
         sizes = {name: size for name, (size, _) in self.sizes.items()}
-        units = {name: size or 1.0 for name, size in sizes.items()}  # a truth's own errors are absolute
-        own = {
-            name: replace(draws[0], size=draws[0].size * units[name], part=draws[0].part * units[name])
-            for name, draws in self.draws.items()
-        }
+        own = {name: draws[0] for name, draws in self.draws.items()}
         noise = {name: draws[1:] for name, draws in self.draws.items()}
         return [replace(truth, scales=sizes, own=own, noise=noise) for truth in truths]
 

@@ -21,8 +21,7 @@ from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
 from harness.parity import between
-from harness.parity.calls import Form, repeats
-from harness.parity.chance import watching_generators
+from harness.parity.calls import Form, repeats, watching_generators
 from harness.parity.checks import Checks
 from harness.parity.field import tolerance_of
 from harness.parity.rule import Rule, rule_for
