@@ -6,13 +6,14 @@ import importlib
 import os
 import shutil
 import sysconfig
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 
 def version_of(package: str) -> str | None:
     """The installed version from the package's metadata, without importing it; None if there is none."""
+    from importlib import metadata  # slow: it imports the parser of mails, and --help needs none
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -35,7 +35,7 @@ MEASURED = (
     ("--inference --inductor --sweep 'batch=1:4:*2'", r"over batch 1 to 4: faster at 0.*3/3 pass"),
     ("--inference --inductor --sweep threads=1,2", r"over threads 1 to 2: .* 2/2 pass"),
     ("--training --inductor --fail-on=speedup:1.4", 1, r"speedup:1\.4: FAILED"),
-    ("--training --inductor --fail-on=speedup:0.8", r"speedup:0\.8: passed"),
+    ("--training --inductor --fail-on=speedup:0.8 --confirm", r"speedup:0\.8: passed"),
     ("--training --inductor --format=csv,json,md", r"inductor 1\.0.* pass\nFiles: \S+/new\n$"),
     ("--training --inductor --total-partitions=2 --partition-id=1", "part 1 of 2: the plan has 1 job"),
     ("--inference --compilers=inductor --only=layer_norm --suites=ops", "layer_norm .*parity pass"),

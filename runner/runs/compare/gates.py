@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from harness import settings
 from harness.schema import COLD, Record
@@ -133,9 +134,13 @@ def _ratios(quantity: str) -> Callable[[RunChanges, float], Iterable[Row]]:
                 q = ratio.q_value
                 how = " of the time" if quantity != SPEEDUP else "" if q is None else f", q = {p_text(q)}"
                 text = f"{estimate_text(ratio.estimate)}{how}"
-                yield Row(change.first.title, text, change.records, estimate=ratio.estimate, q_value=q)
+                yield _row(change, text, estimate=ratio.estimate, q_value=q)
 
     return rows
+
+
+def _row(change: Change, text: str, fails: bool = False, **judged: Any) -> Row:
+    return Row(change.first.title, text, change.records, fails, **judged)
 
 
 def _second(changes: RunChanges, _: float) -> Iterable[Row]:
@@ -154,24 +159,19 @@ def _fast(results: Iterable[tuple[str, Comparison]]) -> Iterable[Row]:
 
 def _larger(changes: RunChanges, share: float) -> Iterable[Row]:
     """Peaks relative to eager's. They are counted."""
-    for change in changes.changes:
-        if change.memory_factor:
-            factor = 1 / change.memory_factor
-            text = f"{factor:.2f}x of the memory"
-            yield Row(change.first.title, text, change.records, factor > 1 + share)
+    known = [(change, 1 / change.memory_factor) for change in changes.changes if change.memory_factor]
+    yield from (_row(change, f"{factor:.2f}x of the memory", factor > 1 + share) for change, factor in known)
 
 
 def _lost(changes: RunChanges, _: float) -> Iterable[Row]:
-    for c in changes.every:
-        yield Row(c.first.title, _ending(c), c.records, c.ending == NEW_FAILURE)
+    yield from (_row(change, ending(change), change.ending == NEW_FAILURE) for change in changes.every)
 
 
 def _counts(metric: str, noun: str) -> Kind:
     def changed(changes: RunChanges, _: float) -> Iterable[Row]:
         for change, before, after in changes.counts(metric):
             if not change.first.is_control:
-                text = f"{before} -> {after} {noun}"
-                yield Row(change.first.title, text, change.records, after > before)
+                yield _row(change, f"{before} -> {after} {noun}", after > before)
 
     def counted(summary: Summary, _: float) -> Iterable[Row]:
         for name, c in _passed(summary):
@@ -185,11 +185,7 @@ def _counts(metric: str, noun: str) -> Kind:
 
 
 def ending(change: Change) -> str:
-    """``suite model (...), inductor: pass -> crash (SIGSEGV)``"""
-    return f"{change.first.title}: {_ending(change)}"
-
-
-def _ending(change: Change) -> str:
+    """``pass -> crash (SIGSEGV)``"""
     failure = change.second.record.failure
     note = f" ({reason(' '.join(f'{failure.kind}: {failure.message}'.split()))})" if failure else ""
     return f"{change.first.status} -> {change.second.status}{note}"

@@ -231,7 +231,10 @@ def lists(changes: RunChanges) -> Iterator[Finding]:
     memory = f"Memory ratio changed by more than {MEMORY_FACTOR - 1:.0%}"
     ratios = _both("memory_ratio", ratio_text)
     cases_of: dict[str, Iterable[str]] = {
-        **{title: [ending(c) for c in changes.every if c.ending == how] for title, how in ENDINGS.items()},
+        **{
+            title: [f"{c.first.title}: {ending(c)}" for c in changes.every if c.ending == how]
+            for title, how in ENDINGS.items()
+        },
         "Other graph breaks": breaks(changes),
         "Eager itself changed (the compiler may not be the cause)": _eager(changes),
         latency: reversed(_changed(changes, "compile_factor", COMPILE_FACTOR, seconds)),
