@@ -197,11 +197,12 @@ def _measure_pass(
     stop: Callable[[], bool],
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
-    begun = sum(map(bool, records.values())) if work[0].attempt.is_first else 0
+    confirms = {item.job.key: item.attempt.confirms for item in work}
+    ended = [key for key, own in records.items() if own and key not in confirms]
+    begun = len(ended) if work[0].attempt.is_first else 0
     together = len(records) if work[0].attempt.is_first else len(work)
     for note in filter(None, (item.attempt.note for item in work)):
         say(console, note)
-    confirms = {item.job.key: item.attempt.confirms for item in work}
     # closing ends the workers, also after an error in this loop
     with view(console, together, begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from harness.backends.settings.candidates import compiler_of
 from harness.devices import of
 from harness.schema import BASELINE, STOPPED, WHOLE, Job, Protocol, Round, Samples, Scalar
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
@@ -23,7 +25,8 @@ class PairedRounds:
     round of each worker, in a recorded random order. Only one worker runs at a time.
 
     ``states``: of the candidates that have not failed; whoever finds a failure removes it. A candidate that
-    needs no further round leaves the rounds, but not the states: it is looked at again when the job ends.
+    needs no further round leaves the rounds, unless another one has its compiler with other settings. It does
+    not leave the states: it is looked at again when the job ends.
     ``prepared_s``: the time before the rounds, of a process that pursues a verdict.
     """
 
@@ -85,8 +88,10 @@ class PairedRounds:
                     state.notes += (f"stopped after {len(state.rounds)} rounds",)
             return False
         if not self._job.environments:  # whose workers take turns with all candidates
+            compilers = Counter(map(compiler_of, timed))
             for candidate, reason in decision.ended.items():
-                timed[candidate].rounds_ended = reason
+                if compilers[compiler_of(candidate)] == 1:  # others have other settings: they are its pairs
+                    timed[candidate].rounds_ended = reason
         self._measure(decision, batch)
         return True
 

@@ -211,6 +211,17 @@ def test_a_candidate_that_is_done_leaves_the_rounds() -> None:
     assert (a.rounds_ended, b.rounds_ended) == ("precise", "most rounds")
 
 
+def test_candidates_of_one_compiler_stay_in_the_same_rounds() -> None:
+    script = Noisy()
+    script.counts = []
+    names = ("b[x=1]", "b", "a")
+    with_x, plain, _ = run(
+        script, names, repeat=None, min_rounds=15, max_rounds=45, max_measure_s=1e9, processes=1
+    )
+    assert {resting for _, resting in script.counts} == {(), ("a",)}
+    assert known(with_x.samples).round_index == known(plain.samples).round_index
+
+
 BROKEN = failed(Status.FAIL_TO_RUN, "gone", broken=True)  # the device
 
 
