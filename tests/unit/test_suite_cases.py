@@ -158,19 +158,13 @@ def entry_of(**changes: object) -> Entry:
     return dataclasses.replace(timm_models.entries()["lcnet_050"], **changes)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def planted(monkeypatch: Patch) -> None:
+def test_a_skip_and_a_tolerance_hold_in_their_mode_and_what_timm_dropped_in_both(monkeypatch: Patch) -> None:
     entries = {
         "skipped": entry_of(skip={"training": "it never converges"}),
         "loose": entry_of(tolerance={"training": 0.04}, tolerance_reason="measured"),
         "lost": entry_of(gone="timm 9.9 removed it"),
-        "single": entry_of(published_batch=1),
     }
     monkeypatch.setattr(timm_models, "entries", lambda: entries)
-
-
-@pytest.mark.usefixtures("planted")
-def test_a_skip_and_a_tolerance_hold_in_their_mode_and_what_timm_dropped_in_both() -> None:
     training, inference = named(timm_models), named(timm_models, Mode.INFERENCE)
     assert (training["skipped"].skip, training["loose"].tolerance) == ("it never converges", 0.04)
     assert training["loose"].skip == inference["skipped"].skip == ""
