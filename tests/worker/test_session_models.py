@@ -21,7 +21,7 @@ from harness.worker.session import Session
 from harness.worker.status_page import Activity
 from harness.workload import Workload
 from tests.factories import known
-from tests.worker.planted import Of, failed, go_on, opened, refusing, right_graph, unopened
+from tests.worker.planted import Of, failed, go_on, opened, refusing, right_graph
 
 Build = Callable[[], Any]
 
@@ -271,8 +271,3 @@ def test_a_failure_in_a_round_is_raised_while_the_page_names_the_variant() -> No
     ready.warm_up()
     (timed_round,), _ = ready.measure(1)
     assert timed_round.order == (BASELINE,)
-
-
-def test_threads_are_those_of_the_job() -> None:
-    _, environment = unopened(around(lambda x: x), Mode.INFERENCE, threads=2, accuracy=False).open()
-    assert environment["threads"] == torch.get_num_threads() == 2
