@@ -12,7 +12,6 @@ The runner holds the other end of standard input. When it closes this pipe, or d
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import select
@@ -52,7 +51,6 @@ def _work(work: Callable[[], Any]) -> NoReturn:
 
 def _line(work: Callable[[], Any]) -> bytes:
     try:
-        gc.disable()  # in the imports of torch it takes a fifth of the time, and this process ends soon
         value: dict[str, Any] = {"answer": work()}
         return f"{json.dumps(value)}\n".encode()
     except BaseException as error:  # the user's code may raise anything

@@ -5,7 +5,6 @@ import of torch ends the process. The code runs under old versions of Python, to
 interpreter is reported with its version.
 """
 
-import gc
 import json
 import os
 import platform
@@ -39,7 +38,6 @@ def packages() -> Dict[str, Any]:  # noqa: UP006
         except metadata.PackageNotFoundError:
             facts[name] = None
     try:
-        gc.disable()  # in the import it takes a fifth of the time
         import torch
 
         facts["torch"] = getattr(torch, "__version__", None)

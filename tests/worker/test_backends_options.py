@@ -16,10 +16,9 @@ import torch
 from torch import nn
 
 from harness.backends import backend_names, backend_of, load_backend, why_unavailable
-from harness.backends.inductor_regional import regions_of
 from harness.backends.settings.in_force import plain_settings, set_from_outside
 from harness.backends.shared.contexts import around
-from harness.backends.shared.inductor import all_settings, packs_weights
+from harness.backends.shared.inductor import all_settings, packs_weights, regions_of
 from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
 from harness.backends.shared.torchscript import settled
 from harness.counters import graphs_compiled
