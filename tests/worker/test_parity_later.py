@@ -88,7 +88,7 @@ def test_a_fault_in_a_late_call_of_a_later_process_is_found(process: In) -> None
     process(0)
     session, status, parity = process(1, every(7, first=8, factor=1.1))
     assert (status, is_whole(parity)) == (Status.PASS, False)
-    go_on(session)
+    go_on(session, rounds=14)
     assert set(session.finish()[0]) == {"planted"}
 
 
