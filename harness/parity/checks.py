@@ -126,7 +126,7 @@ class Checks:
         self.expected = Expected(data=FIRST_DATA, truths=truths, eager=self._row)
         self.truth = truths[0]
 
-    def _open(self, eager: Variant, first: Results, second: Results) -> None:
+    def _open(self, eager: Variant, first: Tensors, second: Tensors) -> None:
         self._exact = self._in_fp64(FIRST_DATA, partial(self.bench.variant, exact=True))
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
