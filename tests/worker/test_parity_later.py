@@ -108,7 +108,7 @@ def test_a_fault_in_a_late_call_of_a_later_process_is_found(process: In) -> None
 
 
 @pytest.mark.parametrize(
-    "kept", [None, "", "{}", "[]", '{"sizes": {"loss": [2, 2]}, "draws": {"loss": []}, "digests": []}']
+    "kept", [None, "", "{}", "[]", '{"sizes": {"loss": [2, 2, 1]}, "draws": {"loss": []}, "digests": []}']
 )
 def test_without_the_first_process_a_later_one_checks_in_full(
     process: In, tmp_path: Path, kept: str | None
