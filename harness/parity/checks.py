@@ -118,15 +118,18 @@ class Checks:
             raise ValueError("there is no tensor in the output to compare")
         if self._process and repeats(first, second):
             self._second, self._of_fp64, self.spread = second, {}, dict.fromkeys(first, 0.0)
-            self._expect_first([Truth.of(self.rule, None, results) for results in self._row.results])
+            self._expect_first(self._of_eager_alone())
         else:
             self._open(eager, first, second)
+
+    def _of_eager_alone(self) -> list[Truth]:
+        return [Truth.of(self.rule, None, results) for results in self._row.results]
 
     def _expect_first(self, truths: Sequence[Truth]) -> None:
         self.expected = Expected(data=FIRST_DATA, truths=truths, eager=self._row)
         self.truth = truths[0]
 
-    def _open(self, eager: Variant, first: Results, second: Results) -> None:
+    def _open(self, eager: Variant, first: Tensors, second: Tensors) -> None:
         self._exact = self._in_fp64(FIRST_DATA, partial(self.bench.variant, exact=True))
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
@@ -330,7 +333,7 @@ class Checks:
 
     def _repeats(self, check: Check, calls: FirstCalls, handed: Handed | None) -> bool:
         """Whether the candidate clearly computes what passed in an earlier process."""
-        truths = handed.limits(self.expected.truths) if handed is not None else []
+        truths = handed.limits(self._of_eager_alone()) if handed is not None else []
         if handed is None or not truths:
             return False
         self._expect_first(truths)

@@ -27,11 +27,11 @@ Digest = tuple[int, ...]
 class Handed:
     """Of the tensors of eager's first call, and of a candidate that has passed.
 
-    ``sizes``: of the truth and of eager. ``draws``: the errors of eager and its noisy runs, as shares of the
-    size. ``digests``: of the candidate's results, call by call.
+    ``sizes``: of the truth and of eager, and the number of elements. ``draws``: the errors of eager and its
+    noisy runs, as shares of the size. ``digests``: of the candidate's results, call by call.
     """
 
-    sizes: Mapping[str, tuple[float, float]]
+    sizes: Mapping[str, tuple[float, float, int]]
     draws: Mapping[str, Sequence[Error]]
     digests: Sequence[Mapping[str, Digest]]
 
@@ -39,7 +39,10 @@ class Handed:
     def of(cls, truth: Truth, calls: Sequence[Tensors]) -> Handed:
         eager = Truth.of(truth.rule, None, truth.eager).scales
         return cls(
-            sizes={name: (size, eager[name]) for name, size in truth.scales.items()},
+            sizes={
+                name: (size, eager.get(name, math.nan), truth.eager[name].numel())
+                for name, size in truth.scales.items()
+            },
             draws={name: truth.draws(name) for name in truth.scales},
             digests=[{name: digest(tensor) for name, tensor in results.items()} for results in calls],
         )
@@ -50,7 +53,7 @@ class Handed:
         try:
             file = json.loads("" if path is None else path.read_text(encoding="utf-8"))
             return cls(
-                sizes={name: (truth, eager) for name, (truth, eager) in file["sizes"].items()},
+                sizes={name: (truth, eager, count) for name, (truth, eager, count) in file["sizes"].items()},
                 draws={name: [Error(**draw) for draw in draws] for name, draws in file["draws"].items()},
                 digests=[{n: tuple(bits) for n, bits in call.items()} for call in file["digests"]],
             )
@@ -69,12 +72,13 @@ class Handed:
 
         Empty, if eager has other tensors here than there, or of another size.
         """
-        here = truths[0].scales
+        first = truths[0]
         if any(truth.scales.keys() != self.sizes.keys() for truth in truths) or not all(
-            math.isclose(here[name], eager, rel_tol=SAME_SIZE) for name, (_, eager) in self.sizes.items()
+            first.eager[name].numel() == count and math.isclose(first.scales[name], eager, rel_tol=SAME_SIZE)
+            for name, (_, eager, count) in self.sizes.items()
         ):
             return []
-        sizes = {name: size for name, (size, _) in self.sizes.items()}
+        sizes = {name: size for name, (size, _, _) in self.sizes.items()}
         own = {name: draws[0] for name, draws in self.draws.items()}
         noise = {name: draws[1:] for name, draws in self.draws.items()}
         return [replace(truth, scales=sizes, own=own, noise=noise) for truth in truths]

@@ -399,9 +399,11 @@ class Session:
     def _looks_on(self, name: str, changed: Changed) -> bool:
         """Whether more calls are looked at: of eager, only where they may explain a candidate's change.
 
-        Eager of another environment is judged itself.
+        Eager of another environment is judged itself. In a later process, the rounds alone are looked at.
         """
-        return name != BASELINE or bool(changed or self._job.environments)
+        if changed or self._job.environments:
+            return True
+        return name != BASELINE and not self._job.protocol.process
 
     def _look_on(self, variant: Variant, step_s: float) -> None:
         """Looks at more calls where samples hid them: at least two, of steps that take so long."""

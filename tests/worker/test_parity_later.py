@@ -84,16 +84,31 @@ def test_other_roundings_are_judged_by_the_limits_of_the_first_process(process: 
     assert (status, is_whole(parity)) == (Status.FAIL_ACCURACY, True)
 
 
+def test_each_candidate_has_its_own_first_process(tmp_path: Path) -> None:
+    compilers = {
+        "right": with_fault(right),
+        "wrong": with_fault(changing(loss=1.5)),
+        "again": with_fault(right),
+    }
+    for number in (0, 1):
+        session = opened(partial(workload, "conv"), compilers=compilers, processes=2, process=number)
+        verdicts = [
+            session.prepare(name, tmp_path / f"{name}.csv")[:2] for name in ("right", "again", "wrong")
+        ]
+        assert [status for status, _ in verdicts] == [Status.PASS, Status.PASS, Status.FAIL_ACCURACY]
+        assert [is_whole(known(parity)) for _, parity in verdicts] == [not number, not number, True]
+
+
 def test_a_fault_in_a_late_call_of_a_later_process_is_found(process: In) -> None:
     process(0)
     session, status, parity = process(1, every(7, first=8, factor=1.1))
     assert (status, is_whole(parity)) == (Status.PASS, False)
-    go_on(session)
+    go_on(session, rounds=14)
     assert set(session.finish()[0]) == {"planted"}
 
 
 @pytest.mark.parametrize(
-    "kept", [None, "", "{}", "[]", '{"sizes": {"loss": [2, 2]}, "draws": {"loss": []}, "digests": []}']
+    "kept", [None, "", "{}", "[]", '{"sizes": {"loss": [2, 2, 1]}, "draws": {"loss": []}, "digests": []}']
 )
 def test_without_the_first_process_a_later_one_checks_in_full(
     process: In, tmp_path: Path, kept: str | None
