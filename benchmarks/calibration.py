@@ -34,7 +34,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - the project need not be installed
 from harness.schema import Protocol  # noqa: E402
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.results import PairedEstimate  # noqa: E402
+from runner.analysis.verdicts import Limits, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
 from runner.analysis.verdicts.decision import judged, pool_of, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402

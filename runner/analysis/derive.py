@@ -14,7 +14,6 @@ from harness.metrics import declared
 from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
-from runner.analysis.estimate import Mean, PairedEstimate, Verdict
 from runner.analysis.findings import findings
 from runner.analysis.ratios import averages, candidate_pairs, over_eager, over_reference, place_of
 from runner.analysis.results import (
@@ -25,7 +24,9 @@ from runner.analysis.results import (
     SYSTEM,
     Comparison,
     GroupSummary,
+    Mean,
     MeanOf,
+    PairedEstimate,
     Place,
     Ratio,
     Summary,
@@ -38,6 +39,7 @@ from runner.analysis.statistics import (
     wilson,
 )
 from runner.analysis.sweep import curves
+from runner.analysis.verdicts import Verdict
 from runner.analysis.verdicts.compiling import (
     LATENCY,
     break_even,

@@ -18,7 +18,6 @@ import numpy as np
 from harness.backends.settings.candidates import plain_of
 from harness.loading.own_model import suite_of
 from harness.schema import Record, Samples, Status
-from runner.analysis.estimate import Estimate, Limits
 from runner.analysis.results import (
     ALLOCATOR,
     DECODE,
@@ -30,12 +29,14 @@ from runner.analysis.results import (
     STEP,
     SYSTEM,
     Average,
+    Estimate,
     Place,
     Ratio,
     Side,
     same_results,
 )
 from runner.analysis.statistics import false_discovery, geomean
+from runner.analysis.verdicts import Limits
 from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.decision import difference, judged_or_none, judgment
 from runner.analysis.verdicts.family import assumed_of, estimates_of, is_eager_of

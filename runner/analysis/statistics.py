@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from runner.analysis.estimate import Estimate, Mean, PairedEstimate, single
+from runner.analysis.results import Estimate, Mean, PairedEstimate, single
 
 Floats = NDArray[np.float64]
 Column = Sequence[float] | NDArray[np.floating[Any]]

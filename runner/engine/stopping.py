@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 
 from harness.protocol import ON_A_CPU, Pace
 from harness.schema import Protocol
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict
+from runner.analysis.results import PairedEstimate
 from runner.analysis.statistics import Column
+from runner.analysis.verdicts import Limits, Verdict
 from runner.analysis.verdicts.decision import (
     HALF,
     Z_95,

@@ -12,8 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.schema import EAGER_START
-from runner.analysis.estimate import Estimate, single
-from runner.analysis.results import CONTROL, Comparison, Curve, Summary
+from runner.analysis.results import CONTROL, Comparison, Curve, Estimate, Summary, single
 from runner.analysis.sweep import median_ms
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name

@@ -17,18 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from runner.analysis.estimate import (
-    MOST_NAMED,
-    Estimate,
-    Interval,
-    Limits,
-    OfRounds,
-    Open,
-    PairedEstimate,
-    Reason,
-    Verdict,
-)
+from runner.analysis.results import Estimate, Interval, OfRounds, PairedEstimate
 from runner.analysis.statistics import Column, Floats, Part, paired_speedup, student
+from runner.analysis.verdicts import MOST_NAMED, Limits, Open, Reason, Verdict
 from runner.analysis.verdicts.between import ASSUMED_DF, LEAST_ACROSS, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
 

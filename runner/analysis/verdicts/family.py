@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.devices import of
 from harness.schema import Job, Record, of_environment
-from runner.analysis.estimate import PairedEstimate
+from runner.analysis.results import PairedEstimate
 from runner.analysis.statistics import Column
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, SHORT_STEP_S, assumed_tau
 from runner.analysis.verdicts.decision import Spread, judged_or_none, pool_of, spread_of

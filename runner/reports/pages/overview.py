@@ -13,9 +13,9 @@ from urllib.parse import quote
 from harness.loading.own_model import suite_of
 from harness.schema import Status
 from runner.analysis.digits import estimate_text
-from runner.analysis.estimate import Verdict
 from runner.analysis.results import CONTROL, Comparison, Summary
 from runner.analysis.texts import compiler_name
+from runner.analysis.verdicts import Verdict
 from runner.labels import case_name, counted, plain
 from runner.reports.closing import because, beside_the_speedup
 

@@ -11,8 +11,7 @@ from typing import Any
 from harness.schema import Scalar
 from runner.analysis.columns import Column, columns
 from runner.analysis.digits import MISSING
-from runner.analysis.estimate import Estimate
-from runner.analysis.results import Comparison, Summary
+from runner.analysis.results import Comparison, Estimate, Summary
 from runner.analysis.texts import compiler_name, mean_text
 from runner.labels import plain
 from runner.reports.pages.overview import KINDS, kind
