@@ -25,7 +25,7 @@ from harness.schema import Record  # noqa: E402
 from runner.analysis.results import PairedEstimate  # noqa: E402
 from runner.analysis.verdicts import Limits, Verdict  # noqa: E402
 from runner.analysis.verdicts.decision import judged, verdict  # noqa: E402
-from runner.analysis.verdicts.family import assumed_today  # noqa: E402
+from runner.analysis.verdicts.between import assumed_today  # noqa: E402
 from runner.store.record_file import opened  # noqa: E402
 
 

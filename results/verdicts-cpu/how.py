@@ -40,7 +40,7 @@ from runner.analysis.results import ALLOCATOR, SYSTEM  # noqa: E402
 from runner.analysis.results import CONTROL  # noqa: E402
 from runner.analysis.statistics import Floats, geomean  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, judged, spread_of, verdict  # noqa: E402
-from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402
+from runner.analysis.verdicts.between import assumed_in, assumed_of, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 

@@ -15,7 +15,14 @@ from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
 from runner.analysis.findings import findings
-from runner.analysis.ratios import averages, candidate_pairs, over_eager, over_reference, place_of
+from runner.analysis.ratios import (
+    averages,
+    candidate_pairs,
+    is_compiled,
+    over_eager,
+    over_reference,
+    place_of,
+)
 from runner.analysis.results import (
     ALLOCATOR,
     PAIRS,
@@ -50,7 +57,6 @@ from runner.analysis.verdicts.compiling import (
     first_step_pairs,
     paying,
 )
-from runner.analysis.verdicts.family import is_compiled
 from runner.labels import compiler_label, device_labels, merged_facts
 
 Peaks = Mapping[str, float]

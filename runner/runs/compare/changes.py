@@ -40,10 +40,9 @@ from runner.analysis.results import (
 )
 from runner.analysis.statistics import Floats, Part, geomean, mean_of_logs, paired_speedup, student
 from runner.analysis.verdicts import Limits
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, pooled
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_of, pooled
 from runner.analysis.verdicts.compiling import by_round, center, paired_ratio, unpaired_ratio
 from runner.analysis.verdicts.decision import difference, judged_or_none, over_runs
-from runner.analysis.verdicts.family import assumed_of
 from runner.runs.compare.run import (
     Difference,
     Matched,

@@ -14,6 +14,7 @@ from harness import settings
 from harness.schema import COLD, Record
 from harness.settings import SHARE, number_text, within
 from runner.analysis.digits import estimate_text, p_text, share_text
+from runner.analysis.ratios import is_compiled
 from runner.analysis.results import (
     COMPILATION,
     COMPILATIONS,
@@ -25,7 +26,6 @@ from runner.analysis.results import (
     Summary,
 )
 from runner.analysis.verdicts import Limits
-from runner.analysis.verdicts.family import is_compiled
 from runner.errors import UsageError, unknown
 from runner.labels import plain, reason, where
 from runner.plan.config import RunConfig
