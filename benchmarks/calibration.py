@@ -156,7 +156,7 @@ def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
     measurements: list[tuple[PairedEstimate, int]] = []
     while len(measurements) < repetitions:
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
-        # what the models tell about each other, as in runner.analysis.verdicts.family
+        # what the models tell about each other, as in runner.analysis.ratios.estimates_of
         spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
         pool = pool_of(spreads, assumed) if spreads else None
         measurements += [(judged(*columns(parts), assumed, pool), len(parts)) for parts in run]
