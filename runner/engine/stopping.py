@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from harness.protocol import ON_A_CPU, Pace
 from harness.schema import Protocol
 from runner.analysis.results import PairedEstimate
-from runner.analysis.statistics import Column
+from runner.analysis.statistics import Numbers
 from runner.analysis.verdicts import Limits, Verdict
 from runner.analysis.verdicts.decision import (
     HALF,
@@ -33,7 +33,7 @@ from runner.analysis.verdicts.decision import (
     verdict,
 )
 
-Columns = tuple[Column, Column]
+Columns = tuple[Numbers, Numbers]
 """(baseline seconds, candidate seconds), one value of each per round."""
 
 SMALLEST_BATCH = 5  # rounds; the interval must be sufficient without this many last rounds, too

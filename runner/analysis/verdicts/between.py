@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.devices import of
 from harness.schema import Job, Record
-from runner.analysis.statistics import Column, Part
+from runner.analysis.statistics import Numbers, Part
 from runner.plan.environments.spec import EAGER, split_candidate
 
 # The standard deviation of the log speedup between processes of one job, by kind of candidate and mode.
@@ -104,7 +104,7 @@ def assumed_today(record: Record) -> float:
     return assumed_in(record.job, record.candidate, baseline_s)
 
 
-def assumed_in(job: Job, candidate: str, baseline_s: Column) -> float:
+def assumed_in(job: Job, candidate: str, baseline_s: Numbers) -> float:
     """tau of a candidate of a job over its own baseline, as assumed today. ``baseline_s``: eager's times."""
     compiler = candidate
     if job.environments and candidate in job.candidates:
@@ -120,7 +120,7 @@ def assumed_in(job: Job, candidate: str, baseline_s: Column) -> float:
     )
 
 
-def is_short(job: Job, baseline_s: Column) -> bool:
+def is_short(job: Job, baseline_s: Numbers) -> bool:
     """Whether eager's step on a CPU is short. Without times, it is not."""
     if not len(baseline_s) or of(job.device).accelerated:
         return False
