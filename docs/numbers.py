@@ -42,16 +42,15 @@ from harness.schema import Protocol, Record, Status
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import MISSING, estimate_text, ms_text, steps_text
-from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.statistics import wilson
 from runner.analysis.texts import mean_text
+from runner.analysis.verdicts import Limits, Paying, Verdict
 from runner.analysis.verdicts.decision import difference, verdict
 from runner.reports.parts.grid import optional
 from runner.runs.why.words import overview, overview_text
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
-    from runner.analysis.estimate import Paying
     from runner.analysis.results import Comparison, GroupSummary
     from runner.runs.why.explain import Why
 

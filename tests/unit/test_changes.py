@@ -13,8 +13,8 @@ from rich.console import Console
 
 from harness.codec import from_json, to_json
 from harness.schema import STOPPED, Job, Mode, Protocol, Record, Status
-from runner.analysis.estimate import Verdict
 from runner.analysis.results import SPEEDUP, Summary
+from runner.analysis.verdicts import Verdict
 from runner.errors import UsageError
 from runner.labels import suite_labels
 from runner.reports.markdown import LIMIT
