@@ -10,13 +10,11 @@ import pytest
 from harness.protocol import Protocol
 from harness.schema import Environment, Job
 from runner.cli.main import main
-from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
 from runner.engine.experiments import Attempt
 from runner.errors import UsageError
 from runner.plan import probe
-from runner.plan.checks import run_config
-from runner.plan.compilers import COMPILE_MODES, Usable, with_availability
+from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
@@ -151,14 +149,3 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Pa
     assert len([*launch.measure(attempt, (), context, tmp_path / "log", workers)]) == 1
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected"), [("max-autotune", "max-autotune-no-cudagraphs"), ("default", "default")]
-)
-def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: str) -> None:
-    words = ["--training", "--suites=tiny_gpt", f"--inductor-compile-mode={mode}", "--disable-cudagraphs"]
-    typed, notes = understood(words)
-    assert (typed["inductor_compile_mode"], len(notes)) == (expected, 1)
-    assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
-    assert COMPILE_MODES[expected] in run_config({**typed, "devices": ["cpu"]}).compilers
