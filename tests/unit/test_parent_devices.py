@@ -18,7 +18,6 @@ from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
-from runner.store.run_folder import RunFolder
 from tests.factories import Capture, Patch, make_job, make_record
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
@@ -36,16 +35,6 @@ def test_a_missing_device_ends_a_run(monkeypatch: Patch, capsys: Capture, tmp_pa
     printed = capsys.readouterr()
     assert printed.err == f"error: --devices: {name} is not there ({NONE}); use --devices=cpu\n"
     assert (printed.out, list(tmp_path.iterdir())) == ("", [])
-
-
-def test_a_resumed_run_keeps_its_device(monkeypatch: Patch, capsys: Capture, tmp_path: Path) -> None:
-    """``--resume`` takes no ``--devices``."""
-    monkeypatch.setattr(probe, "missing_devices", missing)
-    RunFolder.create(tmp_path / "run", [make_job(device="cuda")], [])
-    assert main(["--resume", str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err == (
-        f"error: --devices: cuda is not there ({NONE}); go on where the run began, or on a machine like it\n"
-    )
 
 
 def test_the_answer_of_the_workers_interpreter(monkeypatch: Patch) -> None:
@@ -114,18 +103,6 @@ def test_an_environment_must_have_the_device(monkeypatch: Patch, there: int) -> 
         says = rf"^--devices: a \(torch 2.15.0\) cannot use cuda:1: it finds {there} CUDA device"
         with pytest.raises(UsageError, match=says):
             prepare.prepared(asked, jobs, skip=True)
-
-
-@pytest.mark.parametrize("there", [0, 1])
-def test_an_environment_must_have_the_device_also_when_a_run_goes_on(monkeypatch: Patch, there: int) -> None:
-    monkeypatch.setattr(prepare, "probe", lambda *_: {"torch": "2.15.0", "devices": {"cuda": there}})
-    environment = Environment(name="a", python="p", asked="a=p", torch="2.15.0")
-    job = make_job(device="cuda", candidates=("inductor@a",), environments=(environment,))
-    if there:
-        prepare.check_still_there([job])
-    else:
-        with pytest.raises(UsageError, match="it finds 0 CUDA devices; go on where the run began"):
-            prepare.check_still_there([job])
 
 
 def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Path) -> None:
