@@ -69,10 +69,8 @@ def measure(
 
         ended = measure_missing(folder, jobs, console, executor, until=until, between=between, policy=policy)
         if select is not None and not ended and (selected := select(folder.read().processes)):
-            say(
-                console, f"--confirm: a gate would fail by {counted(len(selected), 'result')}: measured again"
-            )
-            policy = confirming(selected)
+            results, policy = counted(len(selected), "result"), confirming(selected)
+            say(console, f"--confirm: a gate would fail by {results}: measured again")
             ended = measure_missing(folder, jobs, console, executor, until=until, policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
