@@ -95,6 +95,8 @@ def _import_torch() -> None:
     import torch._inductor.compile_fx
     import torch.profiler  # noqa: F401
 
+    import harness.worker.main
+    import harness.worker.session  # noqa: F401 - imports all that it needs
     from harness.backends.settings.in_force import set_from_outside
 
     set_from_outside()  # workers need not make its copies again
