@@ -19,8 +19,7 @@ from runner.analysis.texts import percent
 from runner.analysis.verdicts import Verdict
 from runner.labels import counted, plain
 from runner.reports.console import NOTE, Writer
-from runner.reports.markdown import LIMIT, escape, list_block, view_blocks
-from runner.reports.parts.blocks import MarkdownBlock, fitted, text
+from runner.reports.markdown import LIMIT, MarkdownBlock, escape, fitted, list_block, text, view_blocks
 from runner.reports.parts.grid import optional, say
 from runner.reports.parts.view import CONSOLE, JSON, Lists, Part, View
 from runner.reports.summary_json import written
