@@ -239,6 +239,7 @@ def test_what_is_drawn_has_the_numbers_as_before() -> None:
             **{name: panel[name] for name in ("failure", "samples", "roofline")},
             "values": rows.table_data(summary)["rows"][0]["values"],
             "operations": [operation._asdict() for operation in roofline.operations(section)],
+            "limits": [roofline.highest(section, limit) for limit in (roofline.PEAK, roofline.BANDWIDTH)],
             "dashboards": [whole, *(entry["metric"] for entry in others)],
         }
         short = json.loads(json.dumps(told), parse_float=lambda digits: float(f"{float(digits):.6g}"))
