@@ -51,7 +51,7 @@ from runner.runs.why.words import overview, overview_text
 from runner.store.record_file import read_records
 
 if TYPE_CHECKING:
-    from runner.analysis.results import Comparison, GroupSummary
+    from runner.analysis.results import GroupSummary, Result
     from runner.runs.why.explain import Why
 
 MODES = ("inference", "training")
@@ -213,7 +213,7 @@ def table(records: Iterable[Record]) -> list[str]:
     return text.splitlines()
 
 
-def _cell(comparison: Comparison) -> str:
+def _cell(comparison: Result) -> str:
     """The speedup with its verdict, unless it is faster or slower; without a speedup, the status."""
     if comparison.speedup is None or not comparison.record.status.passed:
         return comparison.record.status.value
