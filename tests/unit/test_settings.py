@@ -154,6 +154,7 @@ CASE: Mapping[str, st.SearchStrategy[Any]] = {
     "new_tokens": st.integers(1, 10**9),
     "sequence": st.none(),  # of the suite
     "point": st.sampled_from([(), ("batch=3",), ("threads=2", "batch=7")]),
+    "parameters": st.none(),  # of the suite
     "folder": st.just(""),  # of older records
 }
 JOB: Mapping[str, st.SearchStrategy[Any]] = {
