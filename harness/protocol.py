@@ -9,7 +9,6 @@ from typing import Any
 
 from harness import settings
 from harness.settings import COUNT, Group, Kind, by_flag, choice, flag, number_text, setting, within
-from harness.shapes.sizes import spec
 
 PARITY_RULES = ("noise", "field")
 LIMITED_PHASES = ("build", "compile", "measure")
@@ -254,6 +253,26 @@ class CompilerOptions:
 
 _extra = partial(by_flag, group=Group.EXTRAS)
 
+SHAPE_AXES = ("batch", "sequence")
+MOST_SIZES = 8  # Dynamo's own limit of compilations, and the calls in which a candidate's settings hold
+EXAMPLE = "write for example batch=16,24,32"
+
+
+def _shapes(text: str) -> str:
+    """The text in its own form: each size once. ``ValueError`` with a sentence."""
+    axis, equals, values = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} names no axis; {EXAMPLE}")
+    if axis not in SHAPE_AXES:
+        raise ValueError(settings.no_such(axis, "axis", SHAPE_AXES))
+    words = values.split(",")
+    if not all(word.isdigit() for word in words):
+        raise ValueError(f"{values!r} is no list of sizes; {EXAMPLE}")
+    sizes = dict.fromkeys(settings.whole(word, least=1) for word in words)
+    if len(sizes) > MOST_SIZES:
+        raise ValueError(f"these are more than {MOST_SIZES} sizes; {EXAMPLE}")
+    return f"{axis}={','.join(map(str, sizes))}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
@@ -300,7 +319,7 @@ class Extras:
     shapes: str = _extra(
         "",
         "--shapes=AXIS=SIZES",
-        kind=Kind(spec),
+        kind=Kind(_shapes),
         help="calls with up to 8 sizes of batch or sequence in turn, such as batch=16,24,32, in "
         "--processes fresh processes of eager and of each candidate: docs/HOWTO.md",
     )

@@ -77,7 +77,7 @@ class Session:
         self._device = torch.device(job.device)
         self._pace = of(self._device).pace
         self._variants: dict[str, Variant] = {}
-        # candidates that are copied before the timed eager; -1: it is the first, and ``open`` copies it
+        # how many candidates are copied before the timed eager; -1: none are, and ``open`` has copied it
         self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
         self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
         self._baseline_step_s = math.nan
