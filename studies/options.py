@@ -132,4 +132,4 @@ class ImplementationsOptions(StudyOptions):
 class CompileModesOptions(StudyOptions):
     """Study C. All other flags of its command line are those of ``runner.py``, and go to its runs."""
 
-    parts: tuple[str, ...] = several(("images", "text"), "--parts=NAME", choice("part", ("images", "text")))
+    parts: tuple[str, ...] = several(PARTS, "--parts=NAME", choice("part", PARTS))

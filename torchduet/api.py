@@ -168,7 +168,10 @@ def _records(
         tempfile.TemporaryDirectory() if output_dir is None else nullcontext(str(output_dir))
     )
     with surroundings, place as path, shown(progress) as view:  # a second thread waits first
-        folder = new_folder(path, job)
+        try:
+            folder = RunFolder.create(Path(path), (job,), ("torchduet.compare",))
+        except UsageError as error:
+            raise UsageError(str(error).removesuffix(", or use --resume")) from None
         log = folder.open_case(job)
         context = JobContext(
             candidates=job.candidates,
@@ -395,11 +398,3 @@ def check_job(job: Job, workload: Workload | None) -> None:
 def absolute(source: str) -> str:
     """``file.py:function`` with the file's absolute path. ``UsageError`` if there is no such file."""
     return str(value_of(source, Kind(placed), source))
-
-
-def new_folder(path: str | Path, job: Job) -> RunFolder:
-    """The folder of the run. ``UsageError`` if it cannot be written or is not empty."""
-    try:
-        return RunFolder.create(Path(path), (job,), ("torchduet.compare",))
-    except UsageError as error:
-        raise UsageError(str(error).removesuffix(", or use --resume")) from None

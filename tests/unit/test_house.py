@@ -95,7 +95,7 @@ PROGRAMS = {
     "metrics": ("from harness.metrics import declared; assert len(declared().metrics) > 70", ("torch",)),
     "suites": (SUITES, ("torch", "timm", "transformers", "numpy")),
     "studies": (
-        "from studies.cli import main; main(['implementations', '--help'])",
+        "from studies.__main__ import main; main(['implementations', '--help'])",
         ("torch", "scipy", "matplotlib", "rich"),
     ),
     "help": ("from runner.cli.main import main; main(['--help'])", SLOW),

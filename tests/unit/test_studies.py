@@ -12,7 +12,7 @@ import pytest
 
 from runner.errors import UsageError
 from studies import corpus
-from studies.cli import main
+from studies.__main__ import main
 from studies.journal import Journal, Line, of_kind, read_lines
 from studies.training_time.chunks import alternate, plan_chunks
 from studies.training_time.report import following, paired, render, variants_of

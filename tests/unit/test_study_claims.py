@@ -14,7 +14,7 @@ from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.plan.jobs import plan
 from runner.store.record_file import append_record
-from studies.cli import main
+from studies.__main__ import main
 from studies.compile_modes.run import EXPECTATIONS, MODES, PARTS, expectations, flags_of
 from studies.implementations.addition import generate
 from studies.implementations.report import claims, fitted

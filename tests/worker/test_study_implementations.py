@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runner.errors import UsageError
-from studies.cli import main
+from studies.__main__ import main
 from studies.corpus import synthetic
 from studies.implementations import run as implementations
 from studies.implementations.addition import SYMBOLS, additions, encode, examples, generate
