@@ -189,7 +189,7 @@ def test_every_value_is_a_number_and_every_name_survives() -> None:
 
 # -- --format: which files are made, from which words ------------------------------------------
 def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
-    assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg")
+    assert {"csv", "html", "hud", "json", "md", "png", "svg"} <= {*formats()}
     for module in reports.discover():
         assert module.FORMATS, module.__name__
 

@@ -26,14 +26,14 @@ COMPARE = flag(
     group=Group.ACTIONS,
     nargs="+",
     metavar=("BASE", "NEW"),
-    help="BASE [BASE ...] NEW: show what changed from BASE to NEW; RUN@ENV: one environment: docs/HOWTO.md",
+    help="BASE [BASE ...] NEW: show what changed from BASE to NEW; RUN@ENV: one environment: docs/COMPARE.md",
 )
 FAIL_ON = flag(
     "--fail-on=WHAT",
     group=Group.ACTIONS,
     listed=True,
     help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks; with "
-    "--compare also regression[:5%%], improvement[:5%%], time[:5%%], parity; 3 where open: docs/HOWTO.md",
+    "--compare also regression[:5%%], improvement[:5%%], time[:5%%], parity; 3 where open: docs/COMPARE.md",
 )
 FLAGS = (COMPARE, FAIL_ON)
 FORMATS = ("console", "json", "md")
