@@ -125,7 +125,7 @@ golden: $(STAMP)
 	$(RUN) -m docs.pages
 	UPDATE_GOLDEN=1 $(RUN) -m pytest -q -n0 -m "" $(FROZEN:%=tests/unit/test_%)
 
-# Measures the run that README and GETTING_STARTED quote, and puts it in place of results/main-job-auto-cpu
+# Measures the run that README quotes, and puts it in place of results/main-job-auto-cpu
 SHOWN ?= logs/shown-$(shell date -u +%Y%m%dT%H%M%S)
 shown: $(STAMP)
 	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16 --output-dir=$(SHOWN)

@@ -291,7 +291,7 @@ def whole_explained(whys: Mapping[Path, Why], whole: Numbers, bfloat16: Numbers)
         counts.append(len(slower))
         runs.append(_of_folders(whys, {f"{name}{ending}" for name in slower}))
     both = [*itertools.chain(*runs)]
-    states = Counter(state for _, _, _, state, *_ in overview(both).rows)
+    states = Counter(state or cause for _, _, cause, state, *_ in overview(both).rows)
     again = sum(states[state] for state in STATES)
     return f"{states['explained']} of {again} slower whole models are explained", [
         "{} whole models are slower in training in float32, {} in bfloat16".format(*counts),

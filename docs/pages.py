@@ -1,11 +1,11 @@
 """Writes what the program declares into the pages: ``python -m docs.pages``.
 
-``FLAGS.md`` is written whole. Of ``FORMAT.md``, ``API.md`` and ``MODELS.md`` the lists are, each below its
-heading: fields of records, columns of data frames, arguments, compilers. The meaning of a field is the
-comment beside or above it in ``harness/schema.py``. A field or a column without one shares the next entry.
-Names of older records have no entry.
+``FLAGS.md`` and ``metrics.csv`` are written whole. Of ``FORMAT.md``, ``API.md`` and ``MODELS.md`` the lists
+are, each below its heading: fields of records, columns of data frames, arguments, compilers. The meaning of a
+field is the comment beside or above it in ``harness/schema.py``. A field or a column without one shares the
+next entry. Names of older records have no entry.
 
-README and GETTING_STARTED quote a committed run (``docs/shown.py``); ``python -m docs.pages --run logs/RUN``
+README quotes a committed run (``docs/shown.py``); ``python -m docs.pages --run logs/RUN``
 puts another run in its place.
 """
 
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import csv
 import dataclasses
 import inspect
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,7 +26,7 @@ from docs.shown import quoted, replace_run
 from harness import schema
 from harness.backends import backend_names
 from harness.codec import recorded_name
-from harness.declared import GROUPS, SIDES, Metric
+from harness.declared import GROUPS
 from harness.loading.toml_file import read_toml
 from harness.metrics import declared
 from harness.settings import ROW
@@ -47,11 +49,11 @@ def pages() -> dict[str, Callable[[], str]]:
     """What makes the text of each page that this script writes, by its path."""
     return {
         "docs/FLAGS.md": flags_page,
-        "docs/FORMAT.md": lambda: _with_lists("docs/FORMAT.md", {**_records(), **_frames()}),
+        "docs/FORMAT.md": lambda: _with_lists("docs/FORMAT.md", _records() | _frames()),
         "docs/API.md": lambda: _with_lists("docs/API.md", _api()),
+        "docs/metrics.csv": _metrics,
         "docs/MODELS.md": lambda: _with_lists("docs/MODELS.md", {"Compilers": _list(_compilers())}),
-        "README.md": lambda: _with_run("README.md"),
-        "docs/GETTING_STARTED.md": lambda: _with_run("docs/GETTING_STARTED.md"),
+        "README.md": _first_page,
     }
 
 
@@ -68,11 +70,11 @@ def _with_lists(page: str, lists: Mapping[str, str]) -> str:
     return text
 
 
-def _with_run(page: str) -> str:
-    """The page, with the lines of the committed run in its block of text."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+def _first_page() -> str:
+    """README, with the lines of the committed run in its block of text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     if len(QUOTE.findall(text)) != 1:
-        raise ValueError(f"{page} needs one block that begins with ```text")
+        raise ValueError("README.md needs one block that begins with ```text")
     return QUOTE.sub(lambda _: quoted(), text)
 
 
@@ -83,12 +85,11 @@ def _list(entries: Iterable[tuple[str, str]]) -> str:
 
 def _records() -> dict[str, str]:
     kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
-    lists = {
+    return {
         kind.__name__: _fields(kind)
         for kind in kinds
         if isinstance(kind, type) and kind not in (*NOT_STORED, *SETTINGS)
     }
-    return {**lists, "Metrics": _metrics(derived=False), "Derived metrics": _metrics(derived=True)}
 
 
 def _fields(kind: Any) -> str:
@@ -145,16 +146,15 @@ def _type(annotation: str) -> str:
     return f"{name or 'text'}?" if none else name
 
 
-def _metrics(*, derived: bool) -> str:
-    metrics = [one for one in declared().metrics if (one.derive is not None) == derived]
-    metrics = [one for one in metrics if OLDER not in one.meaning]
-    metrics.sort(key=lambda one: GROUPS.index(one.group))
-    return _list(_joined([(_of_sides(one), one.meaning) for one in metrics]))
-
-
-def _of_sides(metric: Metric) -> tuple[str, ...]:
-    """Its names; one for both where eager and the candidate have one each."""
-    return (f"*_{metric.name}",) if metric.sides == SIDES else tuple(metric.names)
+def _metrics() -> str:
+    """A row for each metric: its name, unit, whether it is derived from others, and its meaning."""
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(("metric", "unit", "derived", "meaning"))
+    for one in sorted(declared().metrics, key=lambda one: (one.derive is not None, GROUPS.index(one.group))):
+        derived = "yes" if one.derive is not None else ""
+        rows.writerows((name, one.unit or "count", derived, one.meaning) for name in one.names)
+    return file.getvalue()
 
 
 def _frames() -> dict[str, str]:
@@ -164,7 +164,7 @@ def _frames() -> dict[str, str]:
         "first_calls": FIRST_CALLS[len(KEYS) :],
         "compilations": COMPILATIONS[len(KEYS) :],
     }
-    metrics = declared().by_name  # FORMAT.md has them
+    metrics = declared().by_name  # metrics.csv has them
     return {
         name: _columns(tuple(column for column in columns if column.name not in metrics))
         for name, columns in frames.items()

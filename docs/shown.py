@@ -1,4 +1,4 @@
-"""The run that README and GETTING_STARTED quote, as its console printed it."""
+"""The run that README quotes, as its console printed it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _lines(lines: list[str], chosen: tuple[str, ...], models: int) -> Iterator[s
         name = line.split()[0] if not line.startswith(" ") else name
         if name in chosen:
             yield line
-    yield f"({models - len(chosen)} more models, then warnings and notes)"
+    yield f"({models - len(chosen)} more models)"
     yield ""
     shown = False
     for line in lines[len(lines) - lines[::-1].index("", 1) :]:  # the answer: an entry for each compiler
