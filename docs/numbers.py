@@ -430,6 +430,9 @@ def lines() -> dict[str, list[str]]:
             f"{smallest_to_largest(both, 'precision')} in bfloat16 and float32",
             f"{smallest_to_largest(both, 'size')} between the whole model",
         ],
+        "results/verdicts-cpu/README.md": [
+            f"Of the {sum(counts)} models: faster/same/slower/open {'/'.join(map(str, counts))}"
+        ],
         "results/why-cpu/causes.csv": causes(explanations),
         "results/headline-cpu/averages.csv": csv([*averages(small), *averages(all_small)]),
         "results/headline-whole-cpu/averages.csv": csv([*averages(whole), *averages(bf16), *averages(avx2)]),
