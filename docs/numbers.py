@@ -191,8 +191,8 @@ def in_several_processes(records: Iterable[Record]) -> str:
     several, of_aot = ([count for count in each if count > 1] for each in counts.values())
     (each_of_aot,) = {*of_aot}
     return (
-        f"training in float32, where inductor has {min(several)} to {max(several)} in {len(several)} of "
-        f"{len(counts['inductor'])} models, aot_eager {each_of_aot} in {len(of_aot)}"
+        f"{len(several)} of {len(counts['inductor'])} models have {min(several)} to {max(several)} processes "
+        f"with inductor in training in float32, {len(of_aot)} have {each_of_aot} with aot_eager"
     )
 
 
@@ -350,9 +350,10 @@ def two_runs() -> str:
             called = verdict(change, change.p_value, Limits.of(Protocol()))
             assert called not in (Verdict.FASTER, Verdict.SLOWER)
     (count,) = {*counts.values()}
-    inference, training = (f"{100 * beyond[mode] / count:.1f} %" for mode in MODES)
+    inference, training = (beyond[mode] for mode in MODES)
     return (
-        f"{inference} of {count} intervals leave out 1 in inference, {training} in training; none is called."
+        f"{inference} of {count} intervals miss the truth, no change, in inference, {training} of {count} in "
+        "training; none is called."
     )
 
 

@@ -21,6 +21,7 @@ MOST_WORDS, MOST_PAGES = 20_000, 25
 MOST_OF_README, MOST_OF_RESULTS = 450, 600
 CHANGES = ROOT / "CHANGELOG.md"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", CHANGES])
+LINKED = [*PAGES, ROOT / "examples" / "README.md", *sorted((ROOT / "results").glob("*/README.md"))]
 
 
 @pytest.mark.parametrize("name", pages.pages())
@@ -117,11 +118,21 @@ def test_every_version_of_the_format_is_explained() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_lead_to_a_file(path: Path) -> None:
-    """Also of results and tests. ``make lint`` builds the site, without them, and finds wrong anchors."""
-    targets = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
-    assert [t for t in targets if "://" not in t and not (path.parent / t).exists()] == []
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8"))
+    here = [
+        (path.parent / target if target else path, anchor) for target, anchor in links if "://" not in target
+    ]
+    assert [str(file) for file, _ in here if not file.exists()] == []
+    to_pages = [(file, anchor) for file, anchor in here if anchor and file.suffix == ".md"]
+    assert [f"{file.name}#{anchor}" for file, anchor in to_pages if anchor not in anchors(file)] == []
 
 
 def test_the_table_of_study_a_comes_from_a_committed_run() -> None:
