@@ -47,6 +47,7 @@ Noise = Callable[[Generator, int], Floats]
 LONGEST = 400  # rounds of a process that a noise is drawn for
 PROTOCOL = Protocol()
 ROUND_S = 0.1  # of simulated time, so that the time limit of a job counts
+PREPARED_S = 8.0  # before the rounds of a later process of ``auto``, which has those that are worth it
 
 
 # -- noises ----------------------------------------------------------------------------------------
@@ -124,13 +125,13 @@ class Cell:
         return self.spread[model % len(self.spread)] if self.spread else self.tau
 
 
-def one_process(rng: Generator, cell: Cell, tau: float, assumed: float) -> Floats:
-    """d of the rounds that the program would time in one process."""
+def one_process(rng: Generator, cell: Cell, tau: float, assumed: float, prepared_s: float = 0.0) -> Floats:
+    """d of the rounds that the program would time in one process. Of a job, a candidate leaves them alone."""
     d = math.log(cell.truth) + rng.normal(0, tau) + cell.noise(rng, LONGEST)
     protocol, n, more = Protocol(processes=cell.processes), 0, 1
     while more:
         pairs = {"x": (np.exp(d[:n]), np.ones(n))}
-        more = decide(protocol, pairs, ROUND_S * n, tau={"x": assumed}).rounds
+        more = decide(protocol, pairs, ROUND_S * n, tau={"x": assumed}, prepared_s=prepared_s).rounds
         n += more
     return d[:n]
 
@@ -139,7 +140,7 @@ def measured(rng: Generator, cell: Cell, model: int, assumed: float) -> list[Flo
     tau = cell.tau_of(model)
     done = [one_process(rng, cell, tau, assumed) for _ in range(cell.processes or 1)]
     while cell.processes == 0 and more_processes(PROTOCOL, judged(*columns(done), assumed)):
-        done.append(one_process(rng, cell, tau, assumed))
+        done.append(one_process(rng, cell, tau, assumed, PREPARED_S))
     return done
 
 

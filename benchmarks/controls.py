@@ -133,7 +133,7 @@ def _above(check: Check) -> tuple[int, int]:
     for judgment in check.judgments:
         truth = check.truth_of(judgment)
         draws = truth.noise.get(judgment.name, ())
-        tensor = truth.eager.get(judgment.name)  # None: a part of the model
+        tensor = truth.eager.get(judgment.name)  # None: a weight or an input
         if judgment.call in (1, 4) and draws and tensor is not None and not is_exact_kind(tensor):
             sizes.append(judgment.error.size > max(draw.size for draw in draws))
     return sum(sizes), len(sizes)

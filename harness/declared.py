@@ -118,7 +118,8 @@ class Declared:
     """All metrics, in order. ``ValueError`` if two metrics have the same name."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
-        self.metrics = tuple(sorted(metrics, key=_place))
+        places = {name: place for place, name in enumerate(ORDER)}
+        self.metrics = tuple(sorted(metrics, key=lambda metric: places.get(metric.name, len(ORDER))))
         self.by_name = {name: metric for metric in self.metrics for name in metric.names}
         names = [name for metric in self.metrics for name in metric.names]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -143,10 +144,6 @@ class Declared:
 
     def averages(self) -> tuple[Metric, ...]:
         return tuple(metric for metric in self.metrics if metric.average is not None)
-
-
-def _place(metric: Metric) -> int:
-    return ORDER.index(metric.name) if metric.name in ORDER else len(ORDER)
 
 
 def joined(how: str, so_far: Scalar, value: Scalar) -> Scalar:

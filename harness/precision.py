@@ -98,20 +98,18 @@ def allow_tf32(allowed: bool) -> None:
 def facts() -> dict[str, Scalar]:
     """torch's settings that change the speed or the rounding of its libraries, for a record's environment."""
     matmul, cudnn = _switches()
+    kinds = {kind: getattr(torch.backends.cudnn, kind, None) for kind in ("conv", "rnn")}
+    # "none" or "tf32"; None before torch 2.9
+    newer = {f"cudnn_{kind}_precision": getattr(of, "fp32_precision", None) for kind, of in kinds.items()}
     return {
         "matmul_precision": _told(torch.get_float32_matmul_precision),
         "matmul_allow_tf32": matmul,
         "cudnn_allow_tf32": cudnn,
-        **{f"cudnn_{kind}_precision": _newer_of(kind) for kind in ("conv", "rnn")},
+        **newer,
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "cudnn_deterministic": torch.backends.cudnn.deterministic,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
     }
-
-
-def _newer_of(kind: str) -> str | None:
-    """cuDNN's precision of this kind of operation, "none" or "tf32"; None before torch 2.9."""
-    return getattr(getattr(torch.backends.cudnn, kind, None), "fp32_precision", None)
 
 
 def _told(read: Callable[[], Any]) -> Any:

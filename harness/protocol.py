@@ -56,22 +56,13 @@ def _phase_timeouts(given: settings.Given, default: Any) -> Any:
     return limits or default
 
 
-def _spelled_timeouts(value: dict[str, float]) -> settings.Spelled:
-    return [(PHASE_TIMEOUT, f"{phase}={number_text(limit)}") for phase, limit in value.items()]
-
-
-def _keep_dropout(text: str) -> bool:
-    return bool(DROPOUT.index(choice("treatment", DROPOUT).read(text)))
-
-
 AUTO = 0  # of ``Protocol.processes``: as many as the verdicts need
 
 
-def _processes(text: str) -> int:
-    return AUTO if text == "auto" else COUNT.read(text)
-
-
-_PROCESSES = Kind(_processes, lambda count: "auto" if count == AUTO else str(count))
+_PROCESSES = Kind(
+    lambda text: AUTO if text == "auto" else COUNT.read(text),
+    lambda count: "auto" if count == AUTO else str(count),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +160,10 @@ class Protocol:
     )
     # by phase
     phase_timeouts_s: dict[str, float] = setting(
-        dict, PHASE_TIMEOUT, read=_phase_timeouts, spell=_spelled_timeouts
+        dict,
+        PHASE_TIMEOUT,
+        read=_phase_timeouts,
+        spell=lambda limits: [(PHASE_TIMEOUT, f"{name}={number_text(s)}") for name, s in limits.items()],
     )
     # null: no limit
     max_memory_bytes: int | None = _protocol(
@@ -182,7 +176,10 @@ class Protocol:
     keep_dropout: bool = _protocol(
         False,
         "--dropout=WHAT",
-        kind=Kind(_keep_dropout, lambda keep: DROPOUT[int(keep)]),
+        kind=Kind(
+            lambda text: bool(DROPOUT.index(choice("treatment", DROPOUT).read(text))),
+            lambda keep: DROPOUT[int(keep)],
+        ),
         help="of your own model: neutralize: dropout drops nothing (default); keep: docs/MEASURING.md",
         identifies=True,
     )

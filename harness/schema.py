@@ -145,6 +145,9 @@ class Case:
     # tokens in a text, of a suite whose models take any length; null: the model or its code knows it
     sequence: int | None = None
     point: tuple[str, ...] = ()  # of `--sweep`: the values of its axes, `batch=4`
+    # trainable parameters of the suite's own case, by which small models come first; null: not counted. Cases
+    # that differ in nothing else are equal
+    parameters: int | None = field(default=None, compare=False)
     folder: str = ""  # older records only: the checkout of suite torchbench
 
     @property
@@ -456,7 +459,7 @@ class Record:
     first_calls_s: tuple[float, ...] = ()
     process: int = 0  # its number among the processes of the job that are timed, from 0
     # what it is a process of: `compile_runs`, `start_up`, `shapes`, `checked` (the parity of what a start
-    # has loaded); empty: it is timed
+    # has loaded); of `--why` `look` and `together`; empty: it is timed
     experiment: str = ""
     start: str = ""  # of an experiment: what the process began with, see *Compilation*
     round: int = 0  # of an experiment, from 0
@@ -465,6 +468,8 @@ class Record:
     # of the compile caches when the process began: `empty`, `filled` (by this run, or by its cold start),
     # `as found`
     caches: str = ""
+    # `--confirm`: the gates that had selected the candidate; empty: measured before any gate was asked
+    confirms: str = ""
     # records of before format 3, and results: those of other processes
     compilations: tuple[Compilation, ...] = ()
     # why no further round was timed: `fixed count`, `precise`, `clear verdict`, `most rounds`,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.schema import Case
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Drive(Protocol):

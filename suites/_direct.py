@@ -1,4 +1,7 @@
-"""``python suites/x.py FLAGS`` as another way to say ``python runner.py --suites=x FLAGS``."""
+"""``python suites/x.py FLAGS`` as another way to say ``python runner.py --suites=x FLAGS``.
+
+Without imports of ours: a script sees its own folder only.
+"""
 
 from __future__ import annotations
 

@@ -9,23 +9,16 @@ random, so nothing is downloaded unless published weights are asked for.
 from __future__ import annotations
 
 import functools
-import sys
+import importlib
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Mode, Setting
+from harness.workload import Workload
 from suites.models.entries import Entry, entries_of
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
 
 LARGE = 3_000_000_000
 """Trainable parameters above which a full model is planned only when named: 12 GB in float32, once."""
@@ -38,7 +31,7 @@ CUTS: Mapping[str, Mapping[str, int]] = {
     "small": {"batch": 2, "sequence": 64},
     "tiny": {"batch": 1, "sequence": 16},
 }
-"""The rule's own: never more than this of what is published. An entry may have other numbers."""
+"""The rule: at most so much of what is published, unless an entry has numbers of its own."""
 entries = functools.partial(entries_of, __file__, tags=("field",))
 
 
@@ -65,14 +58,16 @@ def length(entry: Entry, scale: str) -> int | None:
 def cases(setting: Setting) -> tuple[Case, ...]:
     """Every case in ``setting``; for generation, those that can."""
     return tuple(
-        _case(name, entry, setting)
+        case_for(name, setting)
         for name, entry in entries().items()
         if setting.mode is not Mode.GENERATE or "generate" in entry.tags
     )
 
 
-def _case(name: str, entry: Entry, setting: Setting) -> Case:
-    mode = setting.mode.value
+def case_for(name: str, setting: Setting) -> Case:
+    """The case of a listed name, or of a class that ``find`` gave: its own defaults, one sample."""
+    listed = entries().get(name)
+    entry, mode = listed or _unnamed(name), setting.mode.value
     generates = setting.mode is Mode.GENERATE
     large = setting.scale == "full" and entry.parameters > LARGE
     prompt, new = entry.prompt_tokens or PROMPT_TOKENS["full"], entry.new_tokens or NEW_TOKENS["full"]
@@ -81,7 +76,7 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         name=name,
         mode=setting.mode,
         batch_size=1 if generates else batch(entry, setting.scale),
-        published_batch_size=1 if generates else entry.published_batch,
+        published_batch_size=None if listed is None else 1 if generates else entry.published_batch,
         scale=setting.scale,
         tags=tuple(dict.fromkeys((*entry.tags, "on_request"))) if large else entry.tags,
         tolerance=entry.tolerance.get(f"{mode}_{setting.device_type}", entry.tolerance.get(mode)),
@@ -89,29 +84,25 @@ def _case(name: str, entry: Entry, setting: Setting) -> Case:
         prompt_tokens=min(prompt, PROMPT_TOKENS[setting.scale]) if generates else None,
         new_tokens=min(new, NEW_TOKENS[setting.scale]) if generates else None,
         sequence=None if generates else length(entry, setting.scale),
+        parameters=entry.parameters_at(setting.scale),
     )
 
 
 def find(pattern: str) -> tuple[str, ...]:
     """Model classes of the installed transformers, by name or glob. ``LookupError`` says why none."""
-    from suites.models.huggingface_names import model_class, model_class_names_like
+    from suites.models.huggingface_names import model_class, model_class_names
+    from suites.models.words import fitting
 
-    if any(wildcard in pattern for wildcard in "*?["):
-        return model_class_names_like(pattern)
-    model_class(pattern)
-    return (pattern,)
-
-
-def case_for(name: str, setting: Setting) -> Case:
-    """The case of a model class that ``find`` gave: its own defaults, one sample."""
-    entry = entries().get(name)
-    case = _case(name, entry or _unnamed(name), setting)
-    return case if entry else replace(case, published_batch_size=None)
+    fits = fitting(pattern, model_class_names())
+    if fits is None:
+        model_class(pattern)
+    elif not fits:
+        raise LookupError(f"no model class of transformers fits {pattern!r}")
+    return fits or (pattern,)
 
 
 def build(case: Case) -> Workload:
     """The model of ``case``, and random inputs with the labels that its own loss needs."""
-    from harness.workload import Workload
     from suites.models.huggingface_config import make_config
     from suites.models.huggingface_inputs import inputs_for, own_loss
     from suites.models.huggingface_names import model_class

@@ -15,21 +15,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.schema import Case, Mode, Setting
+from harness.workload import Workload
 from suites.models.entries import entries_of
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
 
 OPERATION = "operation"
 """Tag of every case: reports show the rates of an operation, and draw its roofline."""
@@ -68,7 +60,6 @@ def build(case: Case) -> Workload:
     """The operation with random inputs. ``ValueError`` where a view copies, or a copy does not."""
     import torch
 
-    from harness.workload import Workload
     from suites.models.operations import make_operation, weighted_sum
 
     if case.config or case.pretrained:

@@ -11,22 +11,15 @@ The images are random pixels, because the cost of a step does not depend on the 
 from __future__ import annotations
 
 import functools
-import sys
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.schema import Case, Setting
+from harness.workload import Workload
 from suites.models.entries import Entry, entries_of
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
 
 SMALL_BATCH = 2
 """Images in a step below full scale: two, because BatchNorm needs two values where a map is 1x1."""
@@ -56,21 +49,29 @@ def cases(setting: Setting) -> tuple[Case, ...]:
     """Every curated case; none in generation, which is for language models."""
     if setting.mode.value == "generate":
         return ()
-    return tuple(_case(name, entry, setting) for name, entry in entries().items())
+    return tuple(case_for(name, setting) for name in entries())
 
 
-def _case(name: str, entry: Entry, setting: Setting) -> Case:
-    mode = setting.mode.value
+def case_for(name: str, setting: Setting) -> Case:
+    """The case of a listed name, or of one that ``find`` gave: nothing is published, only the batch is cut.
+
+    ``LookupError`` for generation, which no model of timm does.
+    """
+    mode, listed = setting.mode.value, entries().get(name)
+    if mode == "generate":
+        raise LookupError(f"{name} cannot be run with --generate; use --training or --inference")
+    entry = listed or Entry(published_batch=REQUESTED_BATCH)
     return Case(
         suite="timm_models",
         name=name,
         mode=setting.mode,
         batch_size=batch_size(entry, setting.scale),
-        published_batch_size=entry.published_batch,
+        published_batch_size=listed.published_batch if listed else None,
         scale=setting.scale,
         tags=entry.tags,
         tolerance=entry.tolerance.get(mode),
         skip=entry.gone or entry.skip.get(mode, ""),
+        parameters=entry.parameters_at(setting.scale),
     )
 
 
@@ -81,24 +82,11 @@ def find(pattern: str) -> tuple[str, ...]:
     return matching_names(pattern)
 
 
-def case_for(name: str, setting: Setting) -> Case:
-    """The case of a name that ``find`` gave: nothing is published for it, and only the batch is cut.
-
-    ``LookupError`` for generation, which no model of timm does.
-    """
-    if setting.mode.value == "generate":
-        raise LookupError(f"{name} cannot be run with --generate; use --training or --inference")
-    entry = entries().get(name)
-    case = _case(name, entry or Entry(published_batch=REQUESTED_BATCH), setting)
-    return case if entry else replace(case, published_batch_size=None)
-
-
 def build(case: Case) -> Workload:
     """The model of ``case``, normalized random pixels, and the classes to predict."""
     import timm.data
     import torch
 
-    from harness.workload import Workload
     from suites.models.timm_build import class_loss, make_model
 
     architecture, keywords, side = plan(case)

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import PUBLISHED_MODEL, Case, Mode, Setting
+from harness.workload import Workload
 from suites.models.entries import Entry, entries_of
 
 if TYPE_CHECKING:
@@ -30,15 +26,14 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from harness.workload import Workload
 
 IMPLEMENTATIONS = {
-    "HuggingFaceGPT": "huggingface_gpt",
-    "MLP": "mlp",
+    "HuggingFaceGPT": "next_symbol",
+    "MLP": "next_symbol",
     "NanoGPT": "nano_gpt",
     "TLTransformer": "tl_transformer",
 }
-"""Class -> its file in ``models``, which also has the class of its configuration."""
+"""Class -> its file in ``models``."""
 
 
 entries = functools.partial(entries_of, __file__, source="the study")
@@ -62,6 +57,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
             published_batch_size=entry.published_batch,
             scale=setting.scale,
             tags=(*entry.tags, *(() if full else entry.cpu_tags), PUBLISHED_MODEL),
+            parameters=entry.parameters,
         )
         for name, entry in entries().items()
     )
@@ -78,7 +74,6 @@ def build(case: Case) -> Workload:
     """The model of ``case`` with random weights, random symbols to read, and those to predict."""
     import torch
 
-    from harness.workload import Workload
     from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
     if case.config or case.pretrained:
@@ -105,6 +100,5 @@ def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:
     if implementation not in IMPLEMENTATIONS:
         raise LookupError(f"there is no implementation called {implementation!r}")
     module = importlib.import_module(f"{__package__}.models.{IMPLEMENTATIONS[implementation]}")
-    kind, kind_of_config = (getattr(module, implementation + end) for end in ("", "Config"))
-    model: nn.Module = kind(kind_of_config(**config))
+    model: nn.Module = getattr(module, implementation)(**config)
     return model

@@ -14,22 +14,16 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if __name__ == "__main__":  # here, because a script in suites/ cannot see what is imported next
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from suites._direct import run
-
-    run(__file__)
+    importlib.import_module("_direct").run(__file__)
 
 from harness.loading.toml_file import read_toml
 from harness.schema import PUBLISHED_MODEL, Case, Setting
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
+from harness.workload import Workload
 
 MODELS = Path("torchbenchmark", "models")
 SMALL_BATCH, TINY_BATCH = 4, 2  # at these scales only the batch is reduced, never the model

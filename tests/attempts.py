@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.schema import Job, Record
-from runner.engine.experiments import attempted, next_attempt
+from runner.engine.experiments import Policy, attempted, next_attempt
 from runner.store.joined import results_of
 
 Measure = Callable[[Job, Path | None], Iterator[Record]]
@@ -16,6 +16,7 @@ def processes_of(
     folder: Path,
     stop: Callable[[], bool] = lambda: False,
     before: Sequence[Record] = (),
+    policy: Policy = next_attempt,
 ) -> list[Record]:
     """The records of all processes. ``measure``: of the job, and the folder of its compile caches."""
     records = list(before)
@@ -24,7 +25,7 @@ def processes_of(
         if not stop():
             yield from (record for record in measure(job, caches) if record.candidate in candidates)
 
-    while not stop() and (attempt := next_attempt(job, records)) is not None:
+    while not stop() and (attempt := policy(job, records)) is not None:
         number = len(records)
         records += attempted(attempt, list(records), of_candidates, folder)
         if len(records) == number:

@@ -297,7 +297,7 @@ def candidates_for(
     names, own = named_compilers([labels.get(id(each), str(each)) for each in wanted], "compilers")
     if isolated:
         return names, own, {}
-    from harness.backends.shared.own import compiler as own_compiler
+    from harness.backends.shared.own_compiler import compiler as own_compiler
 
     functions: dict[str, Given] = {labels[id(each)]: each for each in wanted if not isinstance(each, str)}
     try:
@@ -384,7 +384,7 @@ def check_job(job: Job, workload: Workload | None) -> None:
     check(config, ARGUMENTS)
     check_threads(job, "protocol.threads")
     if workload is not None:
-        from harness.loading.given import why_not_trainable
+        from harness.loading.input_checks import why_not_trainable
 
         if why := why_no_such_setting(job.options.inductor_config):
             raise UsageError(f"options.inductor_config: {why}")

@@ -149,7 +149,7 @@ class Result:
             raise UsageError(f"why: {name} has no settings to test; name a backend of torch.compile")
         job = replace(comparison.record.job, candidates=(name,))
         try:
-            return Explanation(why=asked_why(job, lambda asked, _: again(asked), lambda _: None))
+            return Explanation(why=asked_why(job, again))
         except NoTimes as error:
             raise UsageError(f"why: {error}") from None
 

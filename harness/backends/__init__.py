@@ -8,7 +8,7 @@ and, if the compiler does not work on every device and in every mode,
 
     why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
     MODES: tuple[str, ...]                              the supported modes, such as ("inference",)
-    SETTINGS: tuple[str, ...]                           the kinds of own settings (``settings.own``)
+    SETTINGS: tuple[str, ...]                           the kinds of own settings (``settings.own_settings``)
     PACKAGES = True                                     ``compile(program, package)`` keeps or loads this file
 
 ``program.options`` are the user's options. A module patches configuration in a context and never assigns
@@ -75,7 +75,7 @@ def load_backend(name: str, source: str = "", package: Path | None = None) -> Co
     compile_it = partial(backend.compile, package=package) if packed else backend.compile
     if not settings:
         return compile_it
-    with_settings: Callable[..., Compile] = _module("settings.own").with_settings
+    with_settings: Callable[..., Compile] = _module("settings.own_settings").with_settings
     return with_settings(compile_it, settings, backend.settings)
 
 
@@ -91,7 +91,7 @@ def why_no_own_setting(name: str, source: str = "") -> str | None:
     if not settings:
         return None
     try:
-        _module("settings.own").own_settings(settings, backend_of(name, source).settings)
+        _module("settings.own_settings").own_settings(settings, backend_of(name, source).settings)
     except ValueError as error:
         return f"{name}: {error}"
     return None
@@ -118,12 +118,14 @@ def backend_of(candidate: str, source: str = "") -> Backend:
     """The candidate's compiler. Raises ``LookupError`` as above."""
     name = parts_of(candidate)[0]
     if source:
-        return Backend.of(*_module("shared.own").compiler(name, source))
+        return Backend.of(*_module("shared.own_compiler").compiler(name, source))
     if name in _presets():
         preset = _presets()[name]
-        module = _module(f"shared.{preset['made_by']}")
-        compile_it = partial(module.compile_as, name=name, **preset.get("arguments", {}))
-        return Backend.of(preset["about"], compile_it, module)
+        file, _, kind = preset["made_by"].partition(".")
+        module = _module(f"shared.{file}")
+        maker = getattr(module, kind) if kind else module
+        compile_it = partial(maker.compile_as, name=name, **preset.get("arguments", {}))
+        return Backend.of(preset["about"], compile_it, maker)
     if name in backend_names():
         module = _module(name)
         return Backend.of(module.__doc__ or name, module.compile, module)

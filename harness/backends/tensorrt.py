@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from harness.backends.shared.dynamo import compile_with_dynamo
-from harness.backends.shared.installed import why_broken, why_missing
+from harness.hardware.installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = ("inference",)

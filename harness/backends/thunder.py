@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.backends.shared.installed import why_broken, why_missing
 from harness.backends.shared.options import notes_on
+from harness.hardware.installed import why_broken, why_missing
 from harness.program import Compiled, Program, forward_of
 
 

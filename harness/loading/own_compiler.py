@@ -7,7 +7,7 @@ The function is one of two kinds. The number of its arguments decides:
 
 Arguments with a default do not count. If the arguments do not decide (``*args``), the function's attribute
 ``compiles`` does: ``"graph"`` or ``"module"``. This file only handles the names, for a parent without torch;
-``harness.backends.shared.own`` calls the function.
+``harness.backends.shared.own_compiler`` calls the function.
 """
 
 from __future__ import annotations

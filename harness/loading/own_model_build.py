@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from harness.loading.given import loss_of_two
+from harness.loading.input_checks import loss_of_two
 from harness.loading.losses import loss_of_output
 from harness.loading.plain_model import WRAPPED
 from harness.loading.python_file import load_file

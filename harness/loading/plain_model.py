@@ -106,7 +106,10 @@ def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch
             while inner is not None and _is_optimized(inner):
                 inner = part._modules[child] = inner.get_submodule("_orig_mod")  # noqa: SLF001, PLW2901
                 names.append(_joined(name, child))
-    originals = dict(zip(_paths(original), original.modules(), strict=False))
+    originals = {
+        name.replace("_orig_mod.", "").removesuffix("._orig_mod"): part
+        for name, part in original.named_modules()
+    }
     for name, part in module.named_modules():
         names += [_joined(name, attribute) for attribute in _uncompile(part, module, originals)]
     for name, part in originals.items():  # a copy does not keep the effect of Module.compile()
@@ -116,10 +119,6 @@ def unwrapped(module: torch.nn.Module, original: torch.nn.Module) -> tuple[torch
 
 def _is_optimized(module: torch.nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
-
-
-def _paths(module: torch.nn.Module) -> list[str]:
-    return [name.replace("_orig_mod.", "").removesuffix("._orig_mod") for name, _ in module.named_modules()]
 
 
 def _uncompile(

@@ -138,9 +138,8 @@ def compare_eager(theirs: Truth, ours: Tensors, checks: Checks) -> CrossParity:
     failures = [judgment for judgment in judgments if judgment.form or _is_beyond_all(theirs, judgment)]
     status, random = Status.FAIL_ACCURACY if failures else Status.PASS, ""
     if failures:
-        chance, of_wrong_form = checks.chance, {judgment.name for judgment in failures if judgment.form}
-        if chance.explains({judgment.name for judgment in failures if judgment.beyond}, of_wrong_form):
-            status, random = Status.CANNOT_JUDGE, chance.draws
+        random = checks.chance(failures)
+        status = Status.CANNOT_JUDGE if random else status
     if not checks.can_judge:
         status = Status.EAGER_TWO_RUNS_DIFFER
     parity = _parity(theirs, judgments, failures, checks.spread)

@@ -6,8 +6,10 @@ results must be eager's without any tolerance, because no rounding changes it.
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +18,6 @@ import torch
 from harness.counters import frames_given_up, graphs_compiled, latest_recompilation
 from harness.devices import of
 from harness.failures import JobFailed, line_of
-from harness.parity.chance import watching_generators
 from harness.parity.data import FIRST_DATA, Data, placed
 from harness.parity.measure import digest, same_bits, sketch
 from harness.parity.rule import Truth
@@ -32,6 +33,7 @@ from harness.tensors import (
     shape_of,
 )
 from harness.timing.first_calls import stopwatch
+from harness.timing.modes import Operations
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import Workbench
 
@@ -287,6 +289,45 @@ def check_device(bench: Workbench, error: Exception) -> None:
 def repeats(first: Tensors, second: Tensors) -> bool:
     """Whether both have the same tensors, bit by bit."""
     return first.keys() == second.keys() and all(same_bits(t, second[name]) for name, t in first.items())
+
+
+# -- random numbers -------------------------------------------------------------------
+
+
+@contextmanager
+def watching_generators(
+    device: torch.device, drawn: list[str], inside: AbstractContextManager[Any]
+) -> Iterator[None]:
+    """``inside``; adds to ``drawn`` the names of the generators that the code in it uses."""
+    before = _generators(device)
+    with inside:
+        yield
+    after = _generators(device)
+    drawn += [name for name, state in after.items() if name in before and before[name] != state]
+
+
+def _generators(device: torch.device) -> dict[str, Any]:
+    states: dict[str, Any] = {"torch's CPU generator": torch.get_rng_state().tolist()}
+    if (of_device := of(device).generator_state()) is not None:
+        states["the device's generator"] = of_device.tolist()
+    states["Python's random"] = random.getstate()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        kind, key, *rest = numpy.random.get_state()
+        states["numpy.random"] = (kind, key.tobytes(), *rest)
+    return states
+
+
+class Drawing(Operations):
+    """Notes the operations that draw random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, None] = {}
+
+    def operation(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.names[func.overloadpacket.__name__] = None
+        return func(*args, **kwargs)
 
 
 # -- form -----------------------------------------------------------------------------

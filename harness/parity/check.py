@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.parity.calls import IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
+from harness.parity.calls import FIRST, IN_A_ROW, OTHER, Expected, FirstCalls, Row, on_data, row_on
 from harness.parity.data import has_plain_weights
-from harness.parity.measure import EXACT, Error, family_of, is_exact_kind, same_bits
-from harness.parity.rule import GARBAGE, NOISE, WORSE, Judgment, Ranked, Truth, Verdict, judge, why_not_judged
+from harness.parity.later import Handed
+from harness.parity.measure import EXACT, family_of, is_exact_kind, same_bits
+from harness.parity.rule import (
+    GARBAGE,
+    NEIGHBORS,
+    NOISE,
+    Judgment,
+    Truth,
+    Verdict,
+    exceeded,
+    judge,
+    limit_of_all,
+    why_not_judged,
+)
 from harness.program import Compiled
 from harness.schema import Parity, Status
-from harness.tensors import Tensors, listed
+from harness.tensors import listed
 from harness.timing.step import Variant
 
 if TYPE_CHECKING:
@@ -48,6 +60,7 @@ class Check:
     random: str = ""
     unjudged: list[str] = field(default_factory=list)  # beyond a limit, where eager fails on neighbors
     _data: list[Expected] = field(default_factory=list)  # those that were judged
+    _same: Sequence[Collection[str]] = ()  # of each first call: what has the bits of an earlier process
 
     @property
     def _constant(self) -> bool:
@@ -80,6 +93,17 @@ class Check:
                 why = "eager's overflowed, or held NaN or infinities only"
                 self.not_checked.append(f"{listed(lost, 5)} on other data: {why}")
         self._settle()
+
+    def repeats(self, calls: FirstCalls, handed: Handed) -> bool:
+        """Judges the first calls of a later process. Whether they clearly are what has passed before."""
+        self._same = [handed.same(call, results) for call, results in enumerate(calls.results, 1)]
+        self._judge_form(calls)
+        self._judge_row(self.checks.expected, calls)
+        same, number = sum(map(len, self._same)), sum(map(len, calls.results))
+        used = f", the others use up to {self._used or 0.0:.0%} of its limits, counted from eager"
+        here = f"here, {same} of {number} results have the same bits{used if same < number else ''}"
+        self.not_checked.append(f"fp64, noisy eager, other data: an earlier process has checked; {here}")
+        return not any(judgment.beyond for judgment in self.judgments) and self._status() is Status.PASS
 
     # -- judging --------------------------------------------------------------------
 
@@ -118,7 +142,8 @@ class Check:
         self._data.append(expected)
         for number, results in enumerate(row.results, expected.first):
             truth = expected.at(number)
-            for name in dict.fromkeys((*truth.eager, *results)):
+            known = self._same[number - FIRST] if self._same else ()
+            for name in [n for n in dict.fromkeys((*truth.eager, *results)) if n not in known]:
                 here, there = results.get(name), row.results[0].get(name)
                 first = number == expected.first
                 repeated = not first and here is not None and there is not None and same_bits(here, there)
@@ -130,8 +155,6 @@ class Check:
                     self._add(judgment)
                 elif judgment.used > GARBAGE:
                     self._add(judgment, judgment.words(truth))
-            parts = truth.parts(results).items()
-            self.judgments += (Judgment.of(truth, n, error, number) for n, error in parts if n in truth.own)
         self._judge_state(expected, row)
 
     def _judge_state(self, expected: Expected, row: Row) -> None:
@@ -159,15 +182,11 @@ class Check:
 
     def _settle(self) -> None:
         """Each tensor that is beyond a limit fails or is sensitive."""
-        failed = {judgment.name for judgment, _ in self.failures}
         beyond = [judgment for judgment in self.judgments if judgment.beyond]
-        if not (beyond or failed):
+        suspects = [*beyond, *(judgment for judgment, _ in self.failures)]
+        if not suspects:
             return
-        chance, eager = self.checks.chance, self.checks.truth.eager
-        outputs = {name for name in eager if name.startswith("output")}  # which a part's slope is of
-        named = [{judgment.name} if judgment.name in eager else outputs for judgment in beyond]
-        if chance.explains(set().union(*named), failed):
-            self.random = chance.draws
+        self.random = self.checks.chance(suspects)
         for expected in self._data:
             worst: dict[str, Judgment] = {}
             for judgment in beyond:
@@ -182,60 +201,48 @@ class Check:
 
     def _look_again(self, expected: Expected, worst: Mapping[str, Judgment]) -> None:
         """Looks at neighbors of the data, and whether repeated calls show the same error."""
-        ranked, truth = self._ranked(expected, worst), expected.truths[0]
-        passed = [name for name, rank in ranked.items() if not rank.figures]
-        again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(2 if passed else 0)]
+        truth, looks = expected.truths[0], self._looks(expected, worst)
+        beyond = {name: exceeded(truth, each) for name, each in looks.items()}
+        runs = 2 if not all(beyond.values()) else 0
+        again = [on_data(self.checks.bench, self.variant, expected.data) for _ in range(runs)]
         for name, judgment in worst.items():
-            if ranked[name].figures and not ranked[name].complete:
+            calls = [j for j in self.judgments if j.name == name and j.call in expected.calls]
+            calls += [judge(truth, name, results.get(name), 0) for results in again]
+            if beyond[name] and len(looks[name]) <= NEIGHBORS:
                 self.unjudged.append(name)
-            elif ranked[name].figures:
-                self.failures.append((judgment, judgment.words(truth, ranked[name])))
-            elif not (self.checks.is_unsteady(name) or self._repeats(expected, judgment, again)):
+            elif beyond[name]:
+                self.failures.append((judgment, judgment.words(truth, looks[name])))
+            elif not (self.checks.is_unsteady(name) or _repeats(judgment, calls)):
                 self.failures.append((judgment, "another call on the same data does not show this error"))
-            elif name in truth.eager:
-                self.sensitive[name] = max(ranked[name].limit("size"), truth.limit(name, "size"))
+            else:
+                self.sensitive[name] = max(
+                    limit_of_all(truth, looks[name], "size"), truth.limit(name, "size")
+                )
 
-    def _ranked(self, expected: Expected, worst: Mapping[str, Judgment]) -> dict[str, Ranked]:
-        """Each suspect among noisy eager, on the data and its neighbors.
-
-        A suspect that is within its limits on a neighbor is looked at no more.
-        """
-        truth = expected.truths[0]
-        ranks = {
-            name: Ranked(truth, name, judgment.beyond, [judgment.error], [*truth.noise[name]])
-            for name, judgment in worst.items()
-        }
-        for data, truth in self.checks.neighbors(expected, constant=self._constant):
+    def _looks(self, expected: Expected, worst: Mapping[str, Judgment]) -> dict[str, list[Judgment]]:
+        """At each suspect, on the data and its neighbors, until it is within its limits on one of them."""
+        looks = {name: [judgment] for name, judgment in worst.items()}
+        suspects = [*looks]
+        for data, near in self.checks.neighbors(expected, constant=self._constant):
             results = on_data(self.checks.bench, self.variant, data)
-            errors = _errors(truth, results, ranks)
-            for name, rank in ranks.items():
-                if rank.figures:
-                    rank.add(errors[name], truth.noise.get(name, ()))
-            if not any(rank.figures for rank in ranks.values()):
+            for name in suspects:
+                known = name in near.eager
+                look = judge(near, name, results.get(name), 0) if known else Judgment(name=name, call=0)
+                looks[name].append(look)
+            suspects = [name for name in suspects if exceeded(expected.truths[0], looks[name])]
+            if not suspects:
                 break
-        return ranks
-
-    def _repeats(self, expected: Expected, judgment: Judgment, again: Sequence[Tensors]) -> bool:
-        """Whether every call on this data, and those of ``again``, have at least half of the error."""
-        name, truth = judgment.name, expected.truths[0]
-        errors = [j.error for j in self.judgments if j.name == name and j.call in expected.calls]
-        errors += [_errors(truth, results, [name])[name] for results in again]
-        return all(
-            error.of(figure) >= REPEATED * judgment.error.of(figure)
-            for error in errors
-            for figure in judgment.beyond
-        )
+        return looks
 
     # -- the verdict ------------------------------------------------------------------------
 
     def verdict(self) -> Verdict:
-        parity = self._parity()
-        return self._status(parity), parity, tuple(self.notes)
+        return self._status(), self._parity(), tuple(self.notes)
 
-    def _status(self, parity: Parity) -> Status:
+    def _status(self) -> Status:
         if not self.checks.can_judge:
             return Status.EAGER_TWO_RUNS_DIFFER
-        if self.random or (parity.unjudged and not self.failures):
+        if self.random or (self._why_not_judged() and not self.failures):
             return Status.CANNOT_JUDGE
         if self.compiled.approximate and all(_resembles(judgment) for judgment, _ in self.failures):
             return Status.APPROXIMATE
@@ -246,17 +253,13 @@ class Check:
         failure = min(self.failures, key=lambda failure: _place(failure[0], truth), default=None)
         nearest = max(self.judgments, key=lambda judgment: judgment.used, default=None)
         worst, why = failure or (nearest, None)
-        unjudged = why_not_judged(self._truths, training=checks.bench.training)
-        if self.unjudged and not unjudged:
-            names = listed([*dict.fromkeys(self.unjudged)])
-            unjudged = f"eager fails on neighbors of the data, where {names} would be looked at again"
         limits = dict(self._limits())
         values, gradients = (
             [x for n, x in limits.items() if family_of(n) == kind] for kind in ("value", "gradient")
         )
         sizes = {name: tensor.numel() for name, tensor in truth.eager.items()}
         fine = sum(sizes[name] for name, limit in limits.items() if limit <= FINE)
-        failed = {judgment.name for judgment, _ in self.failures}  # inputs and parts of the model, too
+        failed = {judgment.name for judgment, _ in self.failures}  # inputs, too
         parity = truth.parity(
             checks.spread,
             tensors=len({judgment.name for judgment in self.judgments} & truth.eager.keys() | failed),
@@ -276,10 +279,21 @@ class Check:
             resolution_largest=max(limits.values(), default=None),
             resolution_outputs=max(values, default=None),
             resolution_gradients=max(gradients, default=None),
-            used=max((j.used for j in self.judgments if not (j.beyond or j.form)), default=None),
+            used=self._used,
             fine=fine / sum(sizes.values()) if sum(sizes.values()) else None,
-            unjudged=unjudged,
+            unjudged=self._why_not_judged(),
         )
+
+    def _why_not_judged(self) -> str:
+        why = why_not_judged(self._truths, training=self.checks.bench.training)
+        if self.unjudged and not why:
+            names = listed([*dict.fromkeys(self.unjudged)])
+            return f"eager fails on neighbors of the data, where {names} would be looked at again"
+        return why
+
+    @property
+    def _used(self) -> float | None:
+        return max((j.used for j in self.judgments if not (j.beyond or j.form)), default=None)
 
     def truth_of(self, judgment: Judgment) -> Truth:
         truths = (each.at(judgment.call) for each in self._data if judgment.call in each.calls)
@@ -304,22 +318,18 @@ class Check:
         return where + (f", on other {' and '.join(self.changed)}" if judgment.call >= OTHER else "")
 
 
-def _errors(truth: Truth, results: Tensors, names: Iterable[str]) -> dict[str, Error]:
-    """Of tensors and of parts of the model; exact where nothing is known."""
-    errors = truth.parts(results)
-    for name in names:
-        if name in truth.eager:
-            judgment = judge(truth, name, results.get(name), 0)
-            errors[name] = WORSE if judgment.form else judgment.error
-        errors.setdefault(name, EXACT)
-    return errors
+def _repeats(judgment: Judgment, calls: Iterable[Judgment]) -> bool:
+    """Whether each of these calls on the same data has at least half of the error."""
+    return all(
+        call.off_by(figure) >= REPEATED * judgment.error.of(figure)
+        for call in calls
+        for figure in judgment.beyond
+    )
 
 
 def _is_gross(truth: Truth, judgment: Judgment) -> bool:
     """Whether it fails on any data: a value far beyond its limit, or anything where eager has zeros."""
     name, is_value = judgment.name, family_of(judgment.name) == "value"
-    if name not in truth.eager:
-        return False
     if truth.scales.get(name) == 0.0 or (is_value and truth.is_noise(name)):
         return True
     return is_value and "size" in judgment.beyond and judgment.error.size > GARBAGE * judgment.limits["size"]
@@ -343,7 +353,7 @@ def _place(judgment: Judgment, truth: Truth) -> tuple[int, int, int]:
 
 
 def write(path: Path, check: Check) -> None:
-    """Writes the table of the figures: each tensor at each call that was judged, and each part of the model.
+    """Writes the table of the figures: each tensor at each call that was judged.
 
     Errors are shares of the tensor's size. A call that repeats an earlier one has no rows. If the disk does
     not take the table, which costs no verdict, the log says so.
@@ -368,13 +378,8 @@ def _rows(check: Check) -> Iterator[tuple[object, ...]]:
             outcome = NOT_JUDGED
         else:
             outcome = SENSITIVE if beyond else PASS
-        if name not in truth.eager and name in truth.own:  # a part of the model
-            slopes = truth.own[name].of("slope"), truth.loudest(name, "slope")
-            shown = "", "", *map(_text, slopes), "", "", _text(error.slope)
-            yield judgment.call, name, *shown, _text(judgment.limits["slope"]), outcome
-            continue
         tensor = truth.eager.get(name)
-        own = truth.relative(name, truth.own.get(name, EXACT))
+        own = truth.own.get(name, EXACT)
         noisy = truth.loudest(name, "size") if tensor is not None else 0.0
         limit = judgment.limits.get("size", 0.0)
         figures = [truth.scales.get(name, 0.0), own.size, noisy, error.size, error.part, error.slope, limit]

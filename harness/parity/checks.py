@@ -15,23 +15,35 @@ import torch
 
 from harness.devices import of
 from harness.failures import is_out_of_memory, line_of
-from harness.parity.calls import Expected, FirstCalls, Form, Row, State, check_device, on_data, row_on
-from harness.parity.chance import Chance
+from harness.parity.calls import (
+    Drawing,
+    Expected,
+    FirstCalls,
+    Form,
+    Row,
+    State,
+    check_device,
+    on_data,
+    repeats,
+    row_on,
+)
 from harness.parity.check import FINE, Check, write
 from harness.parity.data import FIRST_DATA, Data, Factors, balance_of, placed
-from harness.parity.directions import Directions
 from harness.parity.field import judge_field
+from harness.parity.later import Handed
 from harness.parity.measure import family_of, same_bits, sketch
 from harness.parity.noise import Noise, loudness
-from harness.parity.rule import NEIGHBORS, RUNS, Rule, Truth, Verdict
+from harness.parity.rule import NEIGHBORS, RUNS, Judgment, Rule, Truth, Verdict, wrong_form
 from harness.program import Compiled
 from harness.schema import Status
-from harness.tensors import Tensors, named_tensors
+from harness.tensors import Tensors
 from harness.timing.step import Take, Variant
 from harness.timing.workbench import TOKENS, Results, Workbench, cloned
 
-MOST_EXACT_STEPS = 20  # of fp64: on three kinds of data, on neighbors, and the directions' forwards
+MOST_EXACT_STEPS = 20  # of fp64: on three kinds of data, and on neighbors
 SHARE_OF_TIMEOUT = 0.25
+SEEDS = 3  # other ones, with which eager runs if its random numbers may explain a failure
+SHOWN = 4  # operations in a sentence
 OF_ROUNDINGS = 1e-3  # share of eager's spread that fp64 may have, if it is of roundings
 DETERMINISTIC = (
     "PyTorch's harness makes eager deterministic for this rule: set CUBLAS_WORKSPACE_CONFIG=:4096:8, and "
@@ -45,7 +57,7 @@ class Checks:
     """The checks of one job, made before eager's first step. First ``go_on``, then ``open`` are called.
 
     ``drawn``: the generators that eager's step uses. ``first_data_only``: why no other data is used ("": it
-    is used).
+    is used). ``process``: the number of this process (``harness.parity.later``); None: the job has one alone.
     """
 
     truth: Truth  # of the first call; set by ``open``, as those below
@@ -54,7 +66,13 @@ class Checks:
     _of_fp64: Mapping[str, float]  # the same of fp64
 
     def __init__(
-        self, bench: Workbench, rule: Rule, eager: Variant, drawn: Sequence[str], first_data_only: str = ""
+        self,
+        bench: Workbench,
+        rule: Rule,
+        eager: Variant,
+        drawn: Sequence[str],
+        first_data_only: str = "",
+        process: int | None = None,
     ) -> None:
         self.bench = bench
         self.rule = rule
@@ -65,7 +83,8 @@ class Checks:
         self.form: Form | None = None
         self.drawn = drawn
         self._row = Row(before=None if bench.generates else State.of(eager))  # eager's on the first data
-        self._factors: Factors = {} if self._first_data_only else self._balance()
+        self._process = process if rule.name == "noise" else None
+        self._second: Results | None = None  # in a later process, until the whole check is needed
         self._exact: Variant | None = None  # until ``open`` is done
         self._exact_is_slow = False
         self._saving: Callable[[], AbstractContextManager[Any]] = nullcontext  # around fp64 runs
@@ -91,9 +110,26 @@ class Checks:
             self._row.after = State.of(eager)
 
     def open(self, eager: Variant, first: Results, second: Results) -> None:
-        """Runs fp64 and noisy eager. ``first`` and ``second``: eager from the same state."""
+        """Runs fp64 and noisy eager. ``first`` and ``second``: eager from the same state.
+
+        In a later process they run for the first candidate that needs them, if eager repeats its bits.
+        """
         if not any(family_of(name) == "value" for name in first):
             raise ValueError("there is no tensor in the output to compare")
+        if self._process and repeats(first, second):
+            self._second, self._of_fp64, self.spread = second, {}, dict.fromkeys(first, 0.0)
+            self._expect_first(self._of_eager_alone())
+        else:
+            self._open(eager, first, second)
+
+    def _of_eager_alone(self) -> list[Truth]:
+        return [Truth.of(self.rule, None, results) for results in self._row.results]
+
+    def _expect_first(self, truths: Sequence[Truth]) -> None:
+        self.expected = Expected(data=FIRST_DATA, truths=truths, eager=self._row)
+        self.truth = truths[0]
+
+    def _open(self, eager: Variant, first: Tensors, second: Tensors) -> None:
         self._exact = self._in_fp64(FIRST_DATA, partial(self.bench.variant, exact=True))
         noisy = self.rule.name == "noise"
         self.expected = self._expect(FIRST_DATA, self._row, eager if noisy else None)
@@ -143,11 +179,10 @@ class Checks:
     def _expect(self, data: Data, row: Row, eager: Variant | None) -> Expected:
         exact = self._exact_row(data, len(row.results))
         noisy = self._noisy(eager, data, range(RUNS)) if eager is not None else []
-        directions = self._directions(data) if exact is not None and data.weights else None
         meant = exact.results[0] if exact is not None else None
-        truths = [Truth.of(self.rule, meant, row.results[0], noisy, directions)]
+        truths = [Truth.of(self.rule, meant, row.results[0], noisy)]
         if truths[0].exact is None:
-            exact, truths = None, [replace(truths[0], directions=None)]
+            exact = None
         for place, results in enumerate(row.results[1:], 1):
             meant = exact.results[place] if exact is not None else None
             truths.append(replace(Truth.of(self.rule, meant, results), noise=truths[0].noise))
@@ -226,7 +261,8 @@ class Checks:
             print(f"a run of {run} fails: {line_of(error)}", flush=True)
             return {}
 
-    def _balance(self) -> Factors:
+    @cached_property
+    def _factors(self) -> Factors:
         """The factors of the weights on other data; none if eager fails there, which is found later."""
         copy = self.bench.variant()
         try:
@@ -237,22 +273,6 @@ class Checks:
             print(f"the weights are not balanced: {line_of(error)}", flush=True)
             return {}
 
-    def _directions(self, data: Data) -> Directions | None:
-        """The directions of the parts of the fp64 run, in reduced precision; None if they cannot be made."""
-        exact = self._exact
-        if exact is None or not self.rule.reduced:
-            return None
-
-        def run(context: Callable[[], Any] = nullcontext, *, inputs: bool = True) -> Tensors:
-            with placed(exact, replace(data, inputs=inputs)), context():
-                return dict(named_tensors(self.bench.output(exact), "output", objects=False))
-
-        try:
-            return Directions.measure(run, lambda: run(inputs=False))
-        except Exception as error:  # the rest of the check does not need them
-            print(f"no slopes of parts: {line_of(error)}", flush=True)
-            return None
-
     @property
     def can_judge(self) -> bool:
         """Whether the two eager runs are as close as their roundings allow, and close enough to judge by."""
@@ -261,8 +281,8 @@ class Checks:
         return all(spread <= self._allowed_spread(name) for name, spread in self.spread.items())
 
     def is_unsteady(self, name: str) -> bool:
-        """Whether eager's two runs differ in this tensor, or another of its family; of a part, in values."""
-        family = family_of(name) if name in self.truth.eager else "value"
+        """Whether eager's two runs differ in this tensor, or in another of its family."""
+        family = family_of(name)
         return any(spread for other, spread in self.spread.items() if family_of(other) == family)
 
     def _allowed_spread(self, name: str) -> float:
@@ -292,12 +312,32 @@ class Checks:
             if self.form is not None:
                 parity = replace(parity, not_checked=self.form.not_compared())
             return status, parity, (*notes, *([DETERMINISTIC] if differ else ()))
+        kept = figures.with_suffix(".json") if figures is not None and self._process is not None else None
+        if self._second is not None:
+            check = Check(self, variant, compiled)
+            if self._repeats(check, calls, Handed.read(kept)):
+                return check.verdict()
+            second, self._second = self._second, None
+            self._open(self.bench.variant(), self._row.results[0], second)
         check = Check(self, variant, compiled)
         if self.can_judge:
             check.run(calls)
             if figures is not None:
                 write(figures, check)
-        return check.verdict()
+        verdict = check.verdict()
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+            if verdict[0] is Status.PASS:
+                Handed.of(self.truth, calls.results).write(kept)
+        return verdict
+
+    def _repeats(self, check: Check, calls: FirstCalls, handed: Handed | None) -> bool:
+        """Whether the candidate clearly computes what passed in an earlier process."""
+        truths = handed.limits(self._of_eager_alone()) if handed is not None else []
+        if handed is None or not truths:
+            return False
+        self._expect_first(truths)
+        return check.repeats(calls, handed)
 
     def neighbors(self, expected: Expected, *, constant: bool) -> Iterator[tuple[Data, Truth]]:
         """The neighbors of some data, but for those on which eager fails.
@@ -316,8 +356,8 @@ class Checks:
                 meant = None if run is None else self._in_fp64(data, run)
                 meant = meant and {name: tensor for name, tensor in meant.items() if name != TOKENS}
                 noisy = self._noisy(eager, data, range(RUNS * number, RUNS * (number + 1)))
-                own, directions = self._run_on(eager, data), expected.truths[0].directions
-                self._near[key] = Truth.of(self.rule, meant, own, noisy, directions) if own else None
+                own = self._run_on(eager, data)
+                self._near[key] = Truth.of(self.rule, meant, own, noisy) if own else None
             if (truth := self._near[key]) is not None:
                 yield data, truth
 
@@ -330,9 +370,34 @@ class Checks:
         noise = Truth.of(self.rule, self.truth.exact, self.truth.eager, more).noise
         return replace(self.truth, noise={n: [*draws, *noise[n]] for n, draws in self.truth.noise.items()})
 
+    def chance(self, suspects: Iterable[Judgment]) -> str:
+        """The operations of eager that draw random numbers, if they explain all suspects; else "".
+
+        A compiler may draw other random numbers than eager from the same seed, and both are right. They
+        explain a tensor that another seed changes in eager, too, and a wrong form if it changes the form.
+        """
+        draws, runs = self._other_seeds
+        explained = runs and all(any(self._is_alike(each, run) for run in runs) for each in suspects)
+        return draws if explained else ""
+
     @cached_property
-    def chance(self) -> Chance:
-        return Chance.of(self)
+    def _other_seeds(self) -> tuple[str, Sequence[Tensors]]:
+        """The operations that draw, as words, and eager's results with a few other seeds."""
+        if not self.drawn:
+            return "", ()
+        operations, bench = Drawing(), self.bench
+        seeds = range(1, SEEDS + 1)
+        runs = [bench.run(bench.variant(), operations if n == 1 else None, other_seed=n) for n in seeds]
+        return ", ".join([*operations.names][:SHOWN] or self.drawn), runs
+
+    def _is_alike(self, suspect: Judgment, run: Tensors) -> bool:
+        """Whether this run of another seed differs from eager as the suspect does."""
+        name, eager, other = suspect.name, self.truth.eager.get(suspect.name), run.get(suspect.name)
+        finite = all(bool(torch.isfinite(each).all()) for each in (eager, other) if each is not None)
+        if eager is None or other is None or wrong_form(name, eager, other):
+            return eager is not other
+        changed = not self.spread.get(name) and not same_bits(eager, other)
+        return changed and not (suspect.form and finite)
 
 
 def _distance(truth: Truth, name: str, second: Tensors) -> float:
@@ -343,4 +408,4 @@ def _distance(truth: Truth, name: str, second: Tensors) -> float:
     if same_bits(first, again):
         return 0.0
     error = replace(truth, exact=None).error(name, again)
-    return math.inf if isinstance(error, str) else truth.relative(name, error).size
+    return math.inf if isinstance(error, str) else error.size

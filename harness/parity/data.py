@@ -14,15 +14,15 @@ until the part of each module's output that depends on its input has a root mean
 layer-sequential unit-variance initialization, Mishkin & Matas 2016). All factors are powers of two, which no
 floating type rounds, so eager, fp64 and candidate have the same weights.
 
-An embedding that is also the last product (tied weights) would make logits of a size at which the softmax is
-one-hot: no error of a logit would reach the loss, and denormal numbers would make the steps slow. Its factor
-lies between those of its two uses, and no other embedding has a larger factor.
+A weight that several modules hold is scaled by its own size, as for a product: with the factor of an
+embedding, the last product would make logits at which the softmax is one-hot: no error would reach the loss.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -47,8 +47,8 @@ Factors = Mapping[str, float]
 """Parameter -> power of two."""
 
 LARGEST = 24  # exponent
-CHANNELS_SECOND = ("Conv", "BatchNorm", "GroupNorm", "InstanceNorm")  # classes whose bias is for dimension 1
-OF_TORCH = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)  # noqa: SLF001 - bases
+CHANNELS_SECOND = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)  # noqa: SLF001
+"""Classes whose bias is for dimension 1 of the output; another's is for the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,15 +270,16 @@ class _Balance:
 
     def __init__(self, module: nn.Module, undo: ExitStack) -> None:
         self.factors: dict[str, float] = {}
+        held = Counter(id(p) for part in module.modules() for p in {*part.parameters(recurse=False)})
         self._names = {id(parameter): name for name, parameter in module.named_parameters()}
         self._undo = undo
-        self._most_of_embeddings = _most_of_embeddings(module)
         for part in module.modules():
             own = list(part.parameters(recurse=False))
             inside = isinstance(part, nn.MultiheadAttention)  # which calls no module for its last product
             is_leaf = not list(part.children())
             for parameter in part.parameters() if inside else own:
-                if inside or not is_leaf or (parameter.dim() > 1 and _has_several_weights(part)):
+                shared = held[id(parameter)] > 1 or (parameter.dim() > 1 and _has_several_weights(part))
+                if inside or not is_leaf or shared:
                     self._raise(parameter)
             if own and is_leaf:
                 undo.callback(part.register_forward_hook(self._after).remove)
@@ -297,16 +298,13 @@ class _Balance:
             return None
         added: torch.Tensor | float = 0.0
         if isinstance(bias, nn.Parameter) and bias.dim() == 1 and len(weights) > 1:
-            place = _place_of_channels(part, output, bias)
+            place = 1 if isinstance(part, CHANNELS_SECOND) else output.dim() - 1
             if output.dim() <= place or output.shape[place] != bias.numel():
                 return None
             added = bias.to(output.dtype).view(-1, *(1,) * (output.dim() - 1 - place))
             weights = [weight for weight in weights if weight is not bias]
         rest = output - added
-        wanted = _inverse(scale_of(rest))
-        if isinstance(part, nn.Embedding):
-            wanted = min(wanted, self._most_of_embeddings)
-        factor = self._scale(weights[0], wanted) if len(weights) == 1 else 1.0
+        factor = self._scale(weights[0], _inverse(scale_of(rest))) if len(weights) == 1 else 1.0
         if isinstance(added, torch.Tensor) and isinstance(bias, nn.Parameter):
             added = added * self._scale(bias, min(1.0, _inverse(scale_of(bias))))
         return rest * factor + added
@@ -315,7 +313,7 @@ class _Balance:
         """Scales the parameter if no bit is lost. Returns the factor that it has now."""
         name = self._names.get(id(parameter), "")
         if name in self.factors or not name or factor == 1.0:
-            return 1.0  # a weight that two modules share has the factor of the first
+            return 1.0  # a module that is called again has the factor of its first call
         values = parameter.data
         scaled = values * factor
         if not bool(torch.isfinite(scaled).all()) or not torch.equal(scaled / factor, values):
@@ -331,31 +329,6 @@ def _has_several_weights(part: nn.Module) -> bool:
     bias = getattr(part, "bias", None)
     own = [parameter for parameter in part.parameters(recurse=False) if parameter is not bias]
     return sum(parameter.dim() > 1 for parameter in own) > 1
-
-
-def _place_of_channels(part: nn.Module, output: torch.Tensor, bias: torch.Tensor) -> int:
-    """The dimension of the output that the bias is for. (transformers has a Conv1D that is a product.)"""
-    last = output.dim() - 1
-    if isinstance(part, OF_TORCH):
-        return 1
-    named = any(word in type(part).__name__ for word in CHANNELS_SECOND)
-    return 1 if named and output.shape[last] != bias.numel() else last
-
-
-def _most_of_embeddings(module: nn.Module) -> float:
-    """The largest factor of an embedding: infinite, if no embedding's weight is also that of a product."""
-    leaves = [part for part in module.modules() if not list(part.children())]
-    tables = {id(part.weight): part.weight for part in leaves if isinstance(part, nn.Embedding)}
-    products = {
-        id(weight) for part in leaves if not isinstance(part, nn.Embedding) for weight in part.parameters()
-    }
-    most = math.inf
-    for weight in (table for key, table in tables.items() if key in products):
-        size = scale_of(weight)
-        looked_up, multiplied = _inverse(size), _inverse(size * math.sqrt(weight.shape[-1]))
-        between = math.floor((math.log2(looked_up) + math.log2(multiplied)) / 2)
-        most = min(most, 2.0**between)
-    return most
 
 
 def _inverse(size: float) -> float:

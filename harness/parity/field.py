@@ -58,7 +58,7 @@ def judge_one(truth: Truth, name: str, given: torch.Tensor | None, call: int) ->
     error: Error | str = "values differ" if is_exact_kind(eager) else truth.error(name, given)
     if isinstance(error, str):
         return Judgment(name=name, call=call, form=error), error
-    judgment = Judgment(name=name, call=call, error=truth.relative(name, error))
+    judgment, unit = Judgment(name=name, call=call, error=error), truth.scales.get(name) or 1.0
     tolerance = truth.rule.delta
     exact = truth.exact_of(name)
     # of an eager without a finite value, any error is allowed
@@ -69,11 +69,11 @@ def judge_one(truth: Truth, name: str, given: torch.Tensor | None, call: int) ->
     if exact is None:
         cosine = float(torch.nn.functional.cosine_similarity(left, right, dim=0))
         return judgment, "" if cosine >= COSINE else f"cosine {cosine:.3g} with eager"
-    allowed = multiplier(eager, tolerance) * truth.own[name].size + tolerance / 10
+    allowed = multiplier(eager, tolerance) * truth.own[name].size + tolerance / 10 / unit
     if error.size <= allowed:
         return judgment, ""
-    limits = {"size": allowed / (truth.scales.get(name) or 1.0)}  # relative, as the errors of a judgment
-    return replace(judgment, limits=limits), f"RMS error {error.size:.3g}, above the limit {allowed:.3g}"
+    why = f"RMS error {error.size * unit:.3g}, above the limit {allowed * unit:.3g}"
+    return replace(judgment, limits={"size": allowed}), why
 
 
 def multiplier(tensor: torch.Tensor, tolerance: float) -> float:

@@ -116,6 +116,10 @@ class Error:
         """The absolute value of one figure, by its name."""
         return abs(float(getattr(self, figure)))
 
+    def over(self, scale: float) -> Error:
+        """Relative to this size; unchanged for a tensor of zeros."""
+        return replace(self, size=self.size / (scale or 1.0), part=self.part / (scale or 1.0))
+
 
 EXACT = Error()
 

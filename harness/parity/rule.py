@@ -1,8 +1,7 @@
 """The rule of parity: whether a candidate computes what eager computes. ``docs/PARITY.md`` tells it.
 
 ``Truth`` is what eager, fp64 and noisy eager say of one call; ``judge`` compares a tensor with it, and
-``Ranked`` a suspect with noisy eager on neighbors of the data. A part of the model
-(``harness.parity.directions``) is judged as a tensor that has a slope alone.
+all looks at a suspect, on the data and its neighbors, are one list, which ``exceeded`` judges.
 
 If the candidate is exactly as noisy as noisy eager, an independent group of tensors fails with a probability
 of 1 / C(18, 6) = 0.005 %: its 6 errors are the largest of 18.
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from harness.parity.directions import Directions
 from harness.parity.measure import EXACT, Error, align, error_of, family_of, is_exact_kind, same_bits
 from harness.precision import Precision
 from harness.schema import Parity, Status, TensorError
@@ -87,9 +85,9 @@ def rule_for(name: str, precision: Precision) -> Rule:
 class Truth:
     """What eager says about one call.
 
-    ``own``: eager's errors. ``noise``: those of noisy runs, relative to the tensor's size. ``largest``: the
-    largest size of each family. ``lost``: tensors without a finite value, or with values that overflowed in
-    eager alone.
+    ``own``: eager's errors, relative to the tensor's size (``scales``); ``noise``: those of noisy runs.
+    ``largest``: the largest size of each family. ``lost``: tensors without a finite value, or with values
+    that overflowed in eager alone.
     """
 
     rule: Rule
@@ -100,27 +98,14 @@ class Truth:
     noise: Mapping[str, Sequence[Error]]
     largest: Mapping[str, float]
     lost: tuple[str, ...] = ()
-    directions: Directions | None = None  # of the parts of the model
 
     @classmethod
-    def of(
-        cls,
-        rule: Rule,
-        exact: Tensors | None,
-        eager: Tensors,
-        noisy: Sequence[Tensors] = (),
-        directions: Directions | None = None,
-    ) -> Truth:
+    def of(cls, rule: Rule, exact: Tensors | None, eager: Tensors, noisy: Sequence[Tensors] = ()) -> Truth:
         truth = cls._measured(rule, exact, eager)
         if rule.name != "field" and exact is not None and truth._is_another_computation():  # noqa: SLF001 - its own
             truth = cls._measured(rule, None, eager)
         noise = {name: [truth._of_noisy(name, run) for run in noisy] for name in eager}  # noqa: SLF001
-        truth = replace(truth, noise=noise, directions=directions)
-        own, *parts = map(truth.parts, (eager, *noisy))
-        if not all(parts):
-            return truth
-        noise |= {name: [errors[name] for errors in parts] for name in own}
-        return replace(truth, own={**truth.own, **own}, noise=noise)
+        return replace(truth, noise=noise)
 
     @classmethod
     def _measured(cls, rule: Rule, exact: Tensors | None, eager: Tensors) -> Truth:
@@ -140,7 +125,8 @@ class Truth:
             if sides.blind or not sides.truth.numel():
                 lost.append(name)
             if sides.truth.numel():
-                scales[name], own[name] = sides.scale, error_of(name, sides.truth, sides.other)
+                scales[name] = sides.scale
+                own[name] = error_of(name, sides.truth, sides.other).over(sides.scale)
                 largest[family_of(name)] = max(scales[name], largest.get(family_of(name), 0.0))
         return replace(empty, scales=scales, own=own, largest=largest, lost=tuple(lost))
 
@@ -148,7 +134,7 @@ class Truth:
         """Whether eager's outputs (or else its loss) are no rounding of fp64's: random numbers, say."""
         for kind in ("output", "loss"):
             errors = sorted(
-                self.own[name].size / scale
+                self.own[name].size
                 for name, scale in self.scales.items()
                 if name.split(".", 1)[0] == kind and scale > 0.0 and not is_exact_kind(self.eager[name])
             )
@@ -162,18 +148,16 @@ class Truth:
         return tensor if tensor is not None and tensor.shape == self.eager[name].shape else None
 
     def error(self, name: str, given: torch.Tensor) -> Error | str:
-        """The error of a tensor that has eager's form; or a sentence on wrong infinities and NaN."""
+        """The relative error of a tensor that has eager's form; or a sentence on wrong infinities and NaN."""
         eager, meant = self.eager[name], self.exact_of(name)
         if is_exact_kind(eager):
             return error_of(name, eager if meant is None else meant, given)
         if name in self.own and same_bits(eager, given):
             return self.own[name]
         sides = align(meant, eager, given, reduced=self.rule.reduced)
-        return sides if isinstance(sides, str) else error_of(name, sides.truth, sides.other)
-
-    def relative(self, name: str, error: Error) -> Error:
-        scale = self.scales.get(name, 0.0) or 1.0
-        return replace(error, size=error.size / scale, part=error.part / scale)
+        if isinstance(sides, str):
+            return sides
+        return error_of(name, sides.truth, sides.other).over(self.scales.get(name, 0.0))
 
     def _of_noisy(self, name: str, run: Tensors) -> Error:
         eager, given = self.eager[name], run.get(name)
@@ -182,22 +166,20 @@ class Truth:
         if given is None or given.shape != eager.shape or eager.numel() == 0:
             return EXACT  # a run that took another route has other tensors: it says nothing about this one
         error = self.error(name, given)
-        return WORSE if isinstance(error, str) else self.relative(name, error)
+        return WORSE if isinstance(error, str) else error
 
-    def noisy(self, name: str, figure: Figure) -> list[float]:
-        """The errors that eager and the noisy runs show, relative to the tensor's size, the largest first."""
-        draws = [self.relative(name, self.own.get(name, EXACT)), *self.noise.get(name, ())]
-        return sorted((draw.of(figure) for draw in draws), reverse=True)
+    def draws(self, name: str) -> list[Error]:
+        """The errors of eager and of its noisy runs."""
+        return [self.own.get(name, EXACT), *self.noise.get(name, ())]
 
     def loudest(self, name: str, figure: Figure, more: Iterable[Error] = ()) -> float:
-        """The first of ``noisy``, or the largest of ``more``. Runs that the model refuses do not count."""
-        draws = [self.relative(name, self.own.get(name, EXACT)), *self.noise.get(name, ()), *more]
-        return max(draw.of(figure) for draw in draws if draw != REFUSED)
+        """The largest of these errors and of ``more``. Runs that the model refuses do not count."""
+        return max(draw.of(figure) for draw in (*self.draws(name), *more) if draw != REFUSED)
 
     def usual(self, name: str, figure: Figure) -> float:
         """The second largest of these errors, or eager's: one noisy run that crosses a kink hides nothing."""
-        own = self.relative(name, self.own.get(name, EXACT)).of(figure)
-        return max(own, self.noisy(name, figure)[:2][-1])
+        own, *noisy = (draw.of(figure) for draw in self.draws(name))
+        return max(own, sorted((own, *noisy))[-2:][0])
 
     def is_noise(self, name: str) -> bool:
         """Whether the tensor is not judged."""
@@ -205,15 +187,15 @@ class Truth:
 
     @property
     def noise_tensors(self) -> tuple[str, ...]:
-        """The tensors, and parts of the model, that are not judged."""
+        """The tensors that are not judged."""
         return tuple(name for name in self.own if self.is_noise(name))
 
     def limit(self, name: str, figure: Figure) -> float:
         """The largest permitted error at this call, relative to the tensor's size."""
-        family, noisy, eager = family_of(name), self.usual(name, figure), self.eager.get(name)
+        family, noisy = family_of(name), self.usual(name, figure)
         # an optimizer's update is stored in the last places of the weights: its roundings do not cancel
-        small = eager is not None and (eager.numel() < SMALL or family == "update")
-        if {"size": eager is None, "part": family != "value", "slope": small}[figure]:
+        small = self.eager[name].numel() < SMALL or family == "update"
+        if (figure == "part" and family != "value") or (figure == "slope" and small):
             return math.inf
         if self.is_noise(name) or self.scales.get(name) == 0.0:
             if figure == "slope":
@@ -224,8 +206,7 @@ class Truth:
 
     def least(self, name: str, figure: Figure) -> float:
         """What does not matter of this figure: of integers nothing, in full precision."""
-        eager = self.eager.get(name)
-        if eager is not None and is_exact_kind(eager):
+        if is_exact_kind(self.eager[name]):
             return self.rule.unit if self.rule.reduced else 0.0
         return self.rule.least(figure, family_of(name))
 
@@ -243,14 +224,6 @@ class Truth:
             eager_bit_equal=not any(spread.values()),
             eager_spread=max(spread.values(), default=0.0),
         )
-
-    def parts(self, results: Tensors) -> dict[str, Error]:
-        """The slope of each part of the model in these results; {} if they cannot be compared."""
-        if self.directions is None:
-            return {}
-        exact = self.exact or {}
-        slopes = self.directions.slopes({n: exact.get(n, t) for n, t in self.eager.items()}, results)
-        return {name: Error(slope=slope) for name, slope in slopes.items()}
 
 
 def why_not_judged(truths: Sequence[Truth], *, training: bool) -> str:
@@ -279,7 +252,10 @@ def why_not_judged(truths: Sequence[Truth], *, training: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """One tensor at one call. ``beyond``: figures beyond their limit. ``form``: a wrong form, as words."""
+    """One tensor at one call. ``beyond``: figures beyond their limit. ``form``: a wrong form, as words.
+
+    ``noise``: the errors of noisy runs on the same data.
+    """
 
     name: str
     call: int
@@ -287,14 +263,19 @@ class Judgment:
     beyond: frozenset[Figure] = frozenset()
     form: str = ""
     limits: Mapping[Figure, float] = field(default_factory=dict)
+    noise: Sequence[Error] = ()
 
     @classmethod
     def of(cls, truth: Truth, name: str, error: Error, call: int) -> Judgment:
-        """Of a tensor's error, relative to its size, or of that of a part of the model."""
+        """Of a tensor's error, relative to its size."""
         limits = {figure: truth.limit(name, figure) for figure in FIGURES}
         limits = {figure: limit for figure, limit in limits.items() if limit < math.inf}
         beyond = frozenset(figure for figure, limit in limits.items() if not error.of(figure) <= limit)
-        return cls(name=name, call=call, error=error, beyond=beyond, limits=limits)
+        noise = truth.noise.get(name, ())
+        return cls(name=name, call=call, error=error, beyond=beyond, limits=limits, noise=noise)
+
+    def off_by(self, figure: Figure) -> float:
+        return math.inf if self.form else self.error.of(figure)
 
     @property
     def used(self) -> float:
@@ -305,7 +286,7 @@ class Judgment:
         return max(shares, default=math.inf if self.beyond else 0.0)
 
     def as_error(self, truth: Truth, failure: str | None = None) -> TensorError:
-        """The figures for the record, absolute. A part of the model is an error of the outputs."""
+        """The figures for the record, absolute."""
         name = self.name
         scale, own = truth.scales.get(name, 0.0), truth.own.get(name, EXACT)
         unit = scale or 1.0
@@ -314,7 +295,7 @@ class Judgment:
             name=name,
             numel=tensor.numel() if tensor is not None else 0,
             scale=scale,
-            eager_rmse=own.size,
+            eager_rmse=own.size * unit,
             noisy_rmse=truth.loudest(name, "size") * unit if tensor is not None else None,
             candidate_rmse=self.error.size * unit,
             allowed=self.limits.get("size", 0.0) * unit,
@@ -326,32 +307,25 @@ class Judgment:
             failure=failure,
         )
 
-    def words(self, truth: Truth, rank: Ranked | None = None) -> str:
+    def words(self, truth: Truth, looks: Sequence[Judgment] = ()) -> str:
         """Why it fails: the candidate, eager and noisy eager side by side.
 
-        ``rank``: among noisy eager on neighbors of the data; None: a failure on this data alone.
+        ``looks``: on the data and on its neighbors; none: a failure on this data alone.
         """
         name, error = self.name, self.error
-        if name not in truth.eager:  # a part of the model
-            eager = truth.own[name].slope
-            limit = self.limits["slope"] if rank is None else rank.limit("slope")
-            size = "large" if error.slope > 0 else "small"
-            words = f"as if it were {_share(error.slope)} too {size}"
-            return f"{words}; eager: {_share(eager)}; limit: {_share(limit)}"
-        own = truth.relative(name, truth.own[name])
-        beyond = rank.figures if rank is not None else self.beyond
+        beyond = exceeded(truth, looks) if looks else self.beyond
         figure = next((figure for figure in FIGURES if figure in beyond), "size")
-        ours, theirs = own.of(figure), error.of(figure)
-        noisy = truth.loudest(name, figure, rank.noise if rank is not None else ())
+        ours, theirs = truth.own[name].of(figure), error.of(figure)
+        noisy = truth.loudest(name, figure, (draw for look in looks for draw in look.noise))
         what = {"size": "", "part": " in its worst part", "slope": " on the whole"}[figure]
-        limit = rank.limit(figure) if rank is not None else theirs
+        limit = limit_of_all(truth, looks, figure) if looks else theirs
         # as many as tell the error from its limit
         digits = next((n for n in range(2, 6) if _share(theirs, n) != _share(limit, n)), 2)
         words = f"off by {_share(theirs, digits)}{what}; eager: {_share(ours)}; noisy eager: {_share(noisy)}"
-        if rank is not None:
-            least = min(each.of(figure) for each in rank.errors)
+        if looks:
+            least = min(look.off_by(figure) for look in looks)
             words += f"; limit: {_share(limit, digits)}"
-            words += f"; on {len(rank.errors)} of {len(rank.errors)} data sets, by {_share(least)} at least"
+            words += f"; on {len(looks)} of {len(looks)} data sets, by {_share(least)} at least"
         if abs(error.slope) >= DIRECTED * error.size > 0.0 and figure != "slope":
             words += f"; {_share(error.slope)} too {'large' if error.slope > 0 else 'small'} on the whole"
         elif figure == "size" and not is_exact_kind(truth.eager[name]):
@@ -369,7 +343,7 @@ def judge(truth: Truth, name: str, given: torch.Tensor | None, call: int) -> Jud
         return Judgment(name=name, call=call, form=error)
     if name not in truth.own:  # eager has no finite value
         return Judgment(name=name, call=call)
-    return Judgment.of(truth, name, truth.relative(name, error), call)
+    return Judgment.of(truth, name, error, call)
 
 
 def wrong_form(name: str, eager: torch.Tensor | None, given: torch.Tensor | None) -> str:
@@ -388,39 +362,23 @@ def wrong_form(name: str, eager: torch.Tensor | None, given: torch.Tensor | None
     return ""
 
 
-@dataclass(slots=True)
-class Ranked:
-    """A suspect among noisy eager: its errors, and the noisy ones, on some data and its neighbors.
+def exceeded(truth: Truth, looks: Sequence[Judgment]) -> frozenset[Figure]:
+    """The figures of a suspect that are beyond delta and all noisy errors at each of these looks.
 
-    ``figures``: those that exceed delta and all noisy errors on all data so far.
+    ``looks``: on some data, whose ``truth`` it is, and on neighbors of it.
     """
+    if len(looks) == 1:
+        return looks[0].beyond
+    limits = {figure: limit_of_all(truth, looks, figure) for figure in looks[0].beyond}
+    return frozenset(f for f, limit in limits.items() if all(look.off_by(f) > limit for look in looks))
 
-    truth: Truth  # on the data itself
-    name: str
-    figures: frozenset[Figure]
-    errors: list[Error]
-    noise: list[Error]
 
-    @property
-    def complete(self) -> bool:
-        """Whether it was looked at on all neighbors."""
-        return len(self.errors) > NEIGHBORS
-
-    def add(self, error: Error, noise: Iterable[Error]) -> None:
-        self.errors.append(error)
-        self.noise += noise
-        self.figures = frozenset(
-            figure
-            for figure in self.figures
-            if all(error.of(figure) > self.limit(figure) for error in self.errors)
-        )
-
-    def limit(self, figure: Figure) -> float:
-        """What the errors must exceed on all data."""
-        margin = self.truth.rule.margin(figure, family_of(self.name))
-        draws = (draw.of(figure) for draw in self.noise if draw != REFUSED)  # which would hide any error
-        noisy = max(draws, default=math.inf)
-        return max(self.truth.least(self.name, figure), margin * noisy)
+def limit_of_all(truth: Truth, looks: Sequence[Judgment], figure: Figure) -> float:
+    """What the errors must exceed at all looks. (A run that the model refuses would hide any error.)"""
+    name = looks[0].name
+    draws = (draw.of(figure) for look in looks for draw in look.noise if draw != REFUSED)
+    margin = truth.rule.margin(figure, family_of(name))
+    return max(truth.least(name, figure), margin * max(draws, default=math.inf))
 
 
 def _share(value: float, digits: int = 2) -> str:

@@ -58,6 +58,8 @@ class Watch:
         names = frozenset(steady) if variant.rewinds else checks.expected.repeated
         unsteady = frozenset(name for name, spread in checks.spread.items() if spread)
         self._kept[variant] = _Kept(truth, names, unsteady)
+        for kept in self._kept.values():  # the check of a candidate may have found other limits
+            kept.truth = replace(truth, eager=kept.truth.eager)
 
     def moved(self, variant: Variant, copy: Variant) -> None:
         """``copy`` takes the place of ``variant``, whose results it must repeat."""

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from harness.backends import why_no_such_setting
-from harness.backends.shared.own import function_at
+from harness.backends.shared.own_compiler import function_at
 from harness.codec import from_json
 from harness.failures import words_of
-from harness.loading.given import why_not_trainable
+from harness.loading.input_checks import why_not_trainable
 from harness.loading.own_model import OwnModel, module_of
 from harness.probes.answering import answer
 from harness.schema import Case, Mode

@@ -1,6 +1,7 @@
-"""Copies of a model that share nothing with it. ``deepcopy`` keeps functions and weak references as they are.
+"""Copies of a workload that share nothing with it.
 
-So what the closure, the defaults and the global names of a hook find would be parts of the original.
+``deepcopy`` keeps functions and weak references as they are. So what the closure, the defaults and the global
+names of a hook find would be parts of the original.
 """
 
 from __future__ import annotations
@@ -17,11 +18,104 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from harness.devices import of
 from harness.failures import JobFailed
+from harness.loading.dropout import neutralize
 from harness.loading.own_model_build import globals_of, holds
-from harness.loading.plain_model import WRAPPED
-from harness.schema import Failure, Status
-from harness.tensors import named_tensors
+from harness.loading.plain_model import WRAPPED, in_mode, unwrapped
+from harness.program import Program
+from harness.schema import CompilerOptions, Failure, Status
+from harness.tensors import (
+    cast_module,
+    fresh_copy,
+    in_channels_last,
+    listed,
+    map_tensors,
+    module_in_channels_last,
+    named_tensors,
+)
+from harness.workload import Workload
+
+NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # a cast of these to fp64 makes a copy
+
+
+def replica(
+    workload: Workload,
+    device: torch.device,
+    cast: torch.dtype | None,
+    *,
+    training: bool,
+    exact: bool = False,
+    eval_mode: bool = False,
+    keep_dropout: bool = False,
+    channels_last: bool = False,
+    options: CompilerOptions | None = None,
+    loss_scale: float = 1.0,
+) -> Program:
+    """A fresh copy of the workload on the device.
+
+    ``exact`` widens it to fp64 *after* the cast, so that the reference has the weights and inputs of the
+    timed variants.
+    """
+    # the cast comes before the move, and copies parameter by parameter: a copy needs no more than it keeps
+    shares = exact or (cast is not None and of(device).accelerated)
+    module = copied(workload.module, _unowned(workload.module, None if exact else cast) if shares else {})
+    if cast is not None:
+        cast_module(module, cast)
+    module = module.to(device)
+    if exact:
+        cast_module(module, torch.float64)
+    if channels_last:
+        module_in_channels_last(module)
+    module, compiled = unwrapped(module, workload.module)
+    said = (
+        [f"unwrapped from torch.compile, for eager must be eager: {', '.join(compiled)}"] if compiled else []
+    )
+    trains = training and not eval_mode
+    others = in_mode(module, training=trains)
+    rates = () if keep_dropout else neutralize(module)
+    if others:
+        said.append(f"left in {'eval' if trains else 'training'} mode, as given: {listed(others)}")
+    return Program(
+        module=module,
+        **given_of(workload, device, cast, exact=exact, channels_last=channels_last),
+        loss=workload.loss,
+        training=training,
+        drive=workload.drive,
+        options=options or CompilerOptions(),
+        said=tuple(said),
+        rates=rates,
+        loss_scale=loss_scale,
+        optimizer=workload.optimizer,
+    )
+
+
+def given_of(
+    workload: Workload, device: torch.device, cast: torch.dtype | None, *, exact: bool, channels_last: bool
+) -> dict[str, Any]:
+    """Fresh copies of the workload's inputs and target on the device: the program's fields of these names."""
+    given = {"args": workload.args, "kwargs": dict(workload.kwargs), "target": workload.target}
+    try:
+        given = {name: fresh_copy(value, device, cast) for name, value in given.items()}
+    except TypeError as error:
+        raise _unloaded(f"the inputs, or the target, cannot be copied for each compiler: {error}") from error
+    if exact:  # after the cast, see ``replica``
+        given = {name: fresh_copy(value, device, torch.float64) for name, value in given.items()}
+    if channels_last:
+        given = {name: map_tensors(value, in_channels_last) for name, value in given.items()}
+    return given
+
+
+def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
+    """A memo for ``deepcopy``: the copied parameters share memory until ``cast_module`` copies them.
+
+    ``cast``: to this type; None: to fp64.
+    """
+    return {
+        id(parameter): torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
+        for parameter in module.parameters()
+        if type(parameter) is torch.nn.Parameter and parameter.dtype in NARROWER and parameter.dtype != cast
+    }
 
 
 def copied(module: torch.nn.Module, known: dict[int, Any]) -> torch.nn.Module:
@@ -154,13 +248,13 @@ class _Again:
 
 
 def _refused(function: types.FunctionType, name: str) -> JobFailed:
-    return refused(
+    return _unloaded(
         f"the model cannot be copied for each compiler: its function {function.__qualname__} uses {name}, "
         "with a module or a tensor that requires a gradient, which is no part of the model: make it an "
         "attribute of the model"
     )
 
 
-def refused(sentence: str) -> JobFailed:
+def _unloaded(sentence: str) -> JobFailed:
     """For what this program cannot measure."""
     return JobFailed(Status.MODEL_FAIL_TO_LOAD, Failure(kind="TypeError", message=sentence, phase="open"))

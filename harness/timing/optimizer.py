@@ -79,7 +79,10 @@ class Update:
 
     def _checked(self, optimizer: object) -> torch.optim.Optimizer:
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"optimizer: {_kind(optimizer)} is no torch.optim.Optimizer")
+            kind_of = type(optimizer).__name__
+            raise TypeError(
+                f"optimizer: its function returned a {kind_of}, which is no torch.optim.Optimizer"
+            )
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         if left := [name for name, weight in self.weights.items() if id(weight) not in held]:
             raise TypeError(
@@ -151,7 +154,3 @@ def _result_of(whose: str, function: Callable[..., Any], given: Any) -> Any:
         return function(given)
     except Exception as error:  # of the user's
         raise TypeError(f"{whose} raised {type(error).__name__}: {line_of(error)}") from error
-
-
-def _kind(value: object) -> str:
-    return f"its function returned a {type(value).__name__}, which"

@@ -12,37 +12,22 @@ from typing import Any
 
 import torch
 
-from harness.devices import of
-from harness.loading.dropout import neutralize
-from harness.loading.plain_model import in_mode, unwrapped
 from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
-from harness.schema import CompilerOptions, Protocol
+from harness.schema import Protocol
 from harness.tensors import (
     as_tensor,
-    cast_module,
     dense_parts,
-    fresh_copy,
-    has_memory,
-    in_channels_last,
-    inner_tensors,
-    listed,
-    map_tensors,
-    module_in_channels_last,
     named_leaves,
     named_tensors,
-    shape_of,
-    storages,
 )
-from harness.timing.copies import copied, refused
-from harness.timing.kept import Kept
+from harness.timing.copies import given_of
 from harness.timing.measure import LapClock
 from harness.timing.modes import InFp64
 from harness.timing.optimizer import Update
+from harness.timing.state import Kept, State
 from harness.workload import Workload
-
-NARROWER = (torch.float32, torch.bfloat16, torch.float16)  # a cast of these to fp64 makes a copy
 
 Lap = Callable[[], None]
 """A drive calls it when prefill is done. It synchronizes the device and reads the clock."""
@@ -60,85 +45,6 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
-
-
-def replica(
-    workload: Workload,
-    device: torch.device,
-    cast: torch.dtype | None,
-    *,
-    training: bool,
-    exact: bool = False,
-    eval_mode: bool = False,
-    keep_dropout: bool = False,
-    channels_last: bool = False,
-    options: CompilerOptions | None = None,
-    loss_scale: float = 1.0,
-) -> Program:
-    """A fresh copy of the workload on the device.
-
-    ``exact`` widens it to fp64 *after* the cast, so that the reference has the weights and inputs of the
-    timed variants.
-    """
-    # the cast comes before the move, and copies parameter by parameter: a copy needs no more than it keeps
-    shares = exact or (cast is not None and of(device).accelerated)
-    module = copied(workload.module, _unowned(workload.module, None if exact else cast) if shares else {})
-    if cast is not None:
-        cast_module(module, cast)
-    module = module.to(device)
-    if exact:
-        cast_module(module, torch.float64)
-    if channels_last:
-        module_in_channels_last(module)
-    module, compiled = unwrapped(module, workload.module)
-    said = (
-        [f"unwrapped from torch.compile, for eager must be eager: {', '.join(compiled)}"] if compiled else []
-    )
-    trains = training and not eval_mode
-    others = in_mode(module, training=trains)
-    rates = () if keep_dropout else neutralize(module)
-    if others:
-        said.append(f"left in {'eval' if trains else 'training'} mode, as given: {listed(others)}")
-    return Program(
-        module=module,
-        **given_of(workload, device, cast, exact=exact, channels_last=channels_last),
-        loss=workload.loss,
-        training=training,
-        drive=workload.drive,
-        options=options or CompilerOptions(),
-        said=tuple(said),
-        rates=rates,
-        loss_scale=loss_scale,
-        optimizer=workload.optimizer,
-    )
-
-
-def given_of(
-    workload: Workload, device: torch.device, cast: torch.dtype | None, *, exact: bool, channels_last: bool
-) -> dict[str, Any]:
-    """Fresh copies of the workload's inputs and target on the device: the program's fields of these names."""
-    given = {"args": workload.args, "kwargs": dict(workload.kwargs), "target": workload.target}
-    try:
-        given = {name: fresh_copy(value, device, cast) for name, value in given.items()}
-    except TypeError as error:
-        raise refused(f"the inputs, or the target, cannot be copied for each compiler: {error}") from error
-    if exact:  # after the cast, see ``replica``
-        given = {name: fresh_copy(value, device, torch.float64) for name, value in given.items()}
-    if channels_last:
-        given = {name: map_tensors(value, in_channels_last) for name, value in given.items()}
-    return given
-
-
-def _unowned(module: torch.nn.Module, cast: torch.dtype | None) -> dict[int, Any]:
-    """A memo for ``deepcopy``: the copied parameters share memory until ``cast_module`` copies them.
-
-    ``cast``: to this type; None: to fp64.
-    """
-    return {
-        id(parameter): torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
-        for parameter in module.parameters()
-        if type(parameter) is torch.nn.Parameter and parameter.dtype in NARROWER and parameter.dtype != cast
-    }
 
 
 def batch_of_training(
@@ -164,11 +70,10 @@ def batch_of_training(
     return batch
 
 
-class Variant:
-    """A step with its own module, and with copies of its initial buffers and inputs.
+class Variant(State):
+    """A step with its own module and state. The step is eager until ``use`` sets a compiled forward.
 
-    Make it before a compiler sees the program: tracing runs the program and changes its buffers. The step is
-    eager until ``use`` sets a compiled forward. ``switches``: other variants of the session have another
+    ``switches``: other variants of the session have another
     setting of TF32, so every step sets its own. (The session sets it once if all variants share it, because
     switching takes time that a tiny step would show.)
     """
@@ -184,11 +89,10 @@ class Variant:
         protocol: Protocol | None = None,
     ) -> None:
         """``exact``: an fp64 program. ``protocol``: what a training step does beside forward and backward."""
-        self.program = program
+        super().__init__(program)
         self._channels_last = protocol is not None and protocol.channels_last
         self._grad = protocol is not None and protocol.grad
         protocol = protocol if protocol is not None and program.training else Protocol()
-        self._update: Update | None = None
         self._precision, self._device = precision, device
         self._switches = switches
         self._context: Callable[[], AbstractContextManager[Any]] = (
@@ -196,8 +100,6 @@ class Variant:
         )
         self.whole = False  # whether the whole step is compiled
         self._forward = program.forward()
-        self._initial: dict[str, torch.Tensor] = {}
-        self.kept: Kept | None = None  # what is put back besides
         if protocol.optimizer != "none":
             own = program.optimizer, self._gradients
             self._update = Update(protocol, program.module, program.loss_scale, *own)
@@ -331,52 +233,6 @@ class Variant:
 
         return switched
 
-    def remember(self) -> None:
-        """Saves the present buffers and inputs for ``restore``."""
-        self._initial = {name: tensor.detach().clone() for name, tensor in self._mutable()}
-
-    def restore(self) -> None:
-        """Restores the saved buffers and inputs in place, because compiled code keeps their addresses.
-
-        With an optimizer, weights and its state, too.
-        """
-        self._put_back()
-        if self._update is not None:
-            self._update.restart()
-
-    @property
-    def rewinds(self) -> bool:
-        """Whether each sample begins with the same weights, because its steps change them, or other state."""
-        return self._update is not None or self.kept is not None
-
-    @property
-    def drifts(self) -> bool:
-        """Whether later steps of a sample differ from sample to sample, by an optimizer of the user's own."""
-        return self.program.optimizer is not None
-
-    def rewind(self) -> None:
-        """Before each sample: all do the same work."""
-        if self.rewinds:
-            self._put_back()
-
-    def _put_back(self) -> None:
-        if self.kept is not None:
-            self.kept.put_back()
-        with torch.no_grad():
-            for name, tensor in self._mutable():
-                before = self._initial.get(name)
-                if before is not None and shape_of(tensor) == shape_of(before):
-                    tensor.copy_(before)
-
-    def _mutable(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors that a step may change in place, by name."""
-        yield from named_tensors(self.program.given(), "given")
-        for name, buffer in self.program.module.named_buffers():
-            yield f"buffer.{name}", buffer
-        if self._update is not None:
-            yield from ((f"parameter.{name}", weight) for name, weight in self._update.weights.items())
-            yield from self._update.state()
-
     def results(self, loss: Any, output: Any, take: Take) -> dict[str, torch.Tensor]:
         """What ``take`` keeps of one step, by name: loss, outputs, gradients, buffers. All are dense.
 
@@ -402,32 +258,6 @@ class Variant:
                 kept.update({f"{name}@{place}": t.clone() for name, t in _dense(tensors)})
 
         return see
-
-    def state(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The weights and inputs, which most steps leave as they are, by name."""
-        for name, parameter in self.program.module.named_parameters():
-            yield from inner_tensors(f"parameter.{name}", parameter.data)
-        inputs = named_tensors((self.program.args, dict(self.program.kwargs)), "input")
-        for name, tensor in (*inputs, *named_tensors(self.program.target, "target")):
-            if has_memory(tensor):  # a sparse one has none that could be compared
-                yield name, tensor
-
-    def release(self) -> None:
-        """Drops the gradients that the last step left."""
-        self.program.module.zero_grad(set_to_none=True)
-        for _, tensor in named_tensors(self.program.given(), "given"):
-            tensor.grad = None
-
-    def persistent_bytes(self) -> int:
-        """Bytes of parameters, buffers, inputs and the optimizer's state, which exist before a step.
-
-        Each storage counts once.
-        """
-        tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
-        tensors += [state for _, state in self._update.state()] if self._update is not None else []
-        own = self.program.args, self.program.kwargs, self.program.target
-        tensors += [t for _, t in named_tensors(own, "given")]
-        return sum(storages(part for tensor in tensors for _, part in inner_tensors("", tensor)).values())
 
 
 def _clearing(module: torch.nn.Module, sizes: tuple[Any, ...]) -> Callable[[], None]:

@@ -13,9 +13,10 @@ from harness.devices import of
 from harness.precision import Precision, precision, settle
 from harness.program import Program
 from harness.schema import Job, Mode
+from harness.timing.copies import replica
 from harness.timing.first_calls import timed
-from harness.timing.kept import Kept
-from harness.timing.step import Take, Variant, replica, seed_everything
+from harness.timing.state import Kept
+from harness.timing.step import Take, Variant, seed_everything
 from harness.workload import Workload
 
 Results = dict[str, torch.Tensor]

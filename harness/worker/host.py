@@ -37,7 +37,7 @@ from typing import Any
 from harness import devices
 from harness.loading.suite_files import load_suite, suite_names
 from harness.worker import KIND, WHY_FRESH
-from harness.worker.limits import use_cpus
+from harness.worker.limits import importing, use_cpus
 from harness.worker.process_cleanup import adopt_orphans, end_children, end_with_parent
 
 MESSAGE = 1 << 16
@@ -69,23 +69,22 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _importing() -> Iterator[None]:
-    """Turns garbage collection off during imports, where it takes a fifth of the time, and ``ASK_NVML`` on.
+    """``importing``, with ``ASK_NVML``.
 
     The imported objects are frozen afterwards: collections in the workers would otherwise copy their pages.
     """
     asked = os.environ.get(ASK_NVML)
     os.environ[ASK_NVML] = "1"
-    gc.disable()
     try:
-        yield
+        with importing():
+            yield
+            gc.collect()
+            gc.freeze()
     finally:
         if asked is None:
             del os.environ[ASK_NVML]
         else:
             os.environ[ASK_NVML] = asked
-        gc.collect()
-        gc.freeze()
-        gc.enable()
 
 
 def _import_torch() -> None:
@@ -96,8 +95,6 @@ def _import_torch() -> None:
     import torch._inductor.compile_fx
     import torch.profiler  # noqa: F401
 
-    import harness.worker.main
-    import harness.worker.replay  # noqa: F401 - imports the session and all it needs
     from harness.backends.settings.in_force import set_from_outside
 
     set_from_outside()  # workers need not make its copies again

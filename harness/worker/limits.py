@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.devices import of
@@ -39,6 +41,18 @@ def use_cpus() -> None:
     numbers = os.environ.get(CPUS, "")
     if numbers and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(number) for number in numbers.split(",")})
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Turns garbage collection off during imports, where it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def set_threads(threads: int | None) -> None:

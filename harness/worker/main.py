@@ -24,6 +24,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
+import gc
+import io
 import json
 import math
 import os
@@ -36,14 +39,16 @@ from harness.codec import from_json, to_json
 from harness.devices import CPU, Device, named
 from harness.failures import JobFailed, describe_failure, is_out_of_memory, log_traceback
 from harness.schema import Job, Status
-from harness.worker.limits import limit_memory, use_cpus
+from harness.worker.limits import importing, limit_memory, use_cpus
 from harness.worker.process_cleanup import end_with_parent
-from harness.worker.standard_streams import StandardStreams
-from harness.worker.status_page import Activity, StatusPage
+from harness.worker.status_page import Activity, PhaseTimes, StatusPage
 
 if TYPE_CHECKING:
     from harness.program import Compilers
     from harness.workload import Build
+
+
+SPARE = 512  # high, because some code closes all low descriptors
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -56,8 +61,6 @@ def main(argv: list[str] | None = None) -> int:
         run(*(int(number) for number in options.pipes.split(",")))
     if options.job is None:
         parser.error("give --job FILE (the runner itself gives --pipes)")
-    from harness.worker.replay import replay
-
     return replay(options.job)
 
 
@@ -99,7 +102,9 @@ def serve(
             announce(Activity(phase="import"))
             job = from_json(Job, request["job"])
             limit_memory(job)
-            answer, device = Answers(job, announce), named(job.device)
+            with importing():
+                answer, device = Answers(job, announce), named(job.device)
+                gc.freeze()  # no later collection visits what was imported
         try:
             reply = guarded(answer, request, device)
         except KeyboardInterrupt as error:  # Ctrl-C does not reach a worker, so the model's code raised it
@@ -126,8 +131,7 @@ class Answers:
         build: Build | None = None,
         compilers: Compilers | None = None,
     ) -> None:
-        from harness.worker.phase_times import PhaseTimes  # imports torch: after the first announcement
-        from harness.worker.session import Session
+        from harness.worker.session import Session  # imports torch: after the first announcement
 
         self._given = job, build, compilers
         self._times = PhaseTimes(announce)
@@ -170,17 +174,21 @@ class Answers:
         latency = {name: session.compilation_latency_s(name) for name in calls_s}
         return {"metrics": metrics, "first_calls_s": calls_s, "compilation_latency_s": latency}
 
+    def preview(self, candidate: str, rounds: int) -> Any:
+        return {"rounds": self._session.preview(candidate, rounds), "recompiled": {}}
+
     def measure(
         self,
         candidates: Sequence[str],
         rounds: int = 1,
         within_s: float = math.inf,
         iterations: int | None = None,
+        resting: Sequence[str] = (),
     ) -> Any:
         session = self._session
         session.keep_only(tuple(candidates))
         if iterations is None:
-            timed, recompiled = session.measure(rounds, within_s)
+            timed, recompiled = session.measure(rounds, within_s, resting)
         else:
             timed, recompiled = session.take_turn(iterations)
         return {"rounds": timed, "recompiled": recompiled, "reasons": session.recompilations.reasons}
@@ -232,3 +240,79 @@ def _failed(error: BaseException, request: dict[str, Any]) -> dict[str, Any]:
     status = Status.OOM if is_out_of_memory(error) else Status.FAIL_TO_RUN
     failure = describe_failure(error, request["call"].replace("_", " "))
     return {"failed": to_json({"status": status, "failure": failure})}
+
+
+def replay(path: Path) -> int:
+    """Runs one job in this process, to investigate a single number. 0, or 1 when something failed.
+
+    Prints a JSON line for each step of the job at ``path``.
+    """
+    from harness.worker.session import Session
+
+    job = from_json(Job, json.loads(path.read_text(encoding="utf-8")))
+
+    def tell(activity: Activity) -> None:
+        if activity.phase in ("build", "compile", "check"):
+            print(f"# {activity.phase} {activity.variant}".rstrip(), file=sys.stderr, flush=True)
+
+    session = Session(job, tell)
+    ready = []
+    try:
+        model, _ = session.open()
+        _print({"model": model.parameters, "inputs": list(model.input_shapes)})
+        for candidate in job.candidates:
+            try:
+                status, _, metrics, _ = session.prepare(candidate)
+            except JobFailed as failed:
+                _print({"candidate": candidate, "status": failed.status.value, "why": str(failed)})
+                continue
+            ready.append(candidate)
+            _print({"candidate": candidate, "status": status.value, **metrics})
+        if job.protocol.performance:
+            _print(session.warm_up())
+            rounds, _ = session.measure(job.protocol.repeat or job.protocol.min_rounds)
+            for timed in rounds:
+                _print({"order": timed.order, "seconds": timed.seconds})
+    except JobFailed as failed:
+        _print({"status": failed.status.value, "why": str(failed)})
+        return 1
+    return 0 if len(ready) == len(job.candidates) else 1
+
+
+def _print(value: object) -> None:
+    print(json.dumps(value), flush=True)
+
+
+class StandardStreams:
+    """Copies of the present standard output and error, from which ``mend`` restores them.
+
+    They belong to the model's code. What it closes is reopened between calls.
+    """
+
+    def __init__(self) -> None:
+        self._spares = [_spare(number) for number in (1, 2)]
+
+    def mend(self) -> None:
+        """Reopens closed descriptors, and replaces stream objects that are closed or not files."""
+        for number, spare in zip((1, 2), self._spares, strict=True):
+            try:
+                os.fstat(number)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.dup2(spare, number)
+        sys.stdout = _usable(sys.stdout, sys.__stdout__, 1)
+        sys.stderr = _usable(sys.stderr, sys.__stderr__, 2)
+
+
+def _spare(number: int) -> int:
+    try:
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, SPARE)
+    except OSError:  # the limit of descriptors is below SPARE
+        return os.dup(number)
+
+
+def _usable(now: object, first: object, number: int) -> io.TextIOBase:
+    for stream in (now, first):
+        if isinstance(stream, io.TextIOBase) and not stream.closed:
+            return stream
+    return open(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)

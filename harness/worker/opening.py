@@ -11,18 +11,17 @@ from typing import Any
 
 import torch
 
-from harness.backends.shared.own import function_at
+from harness.backends.shared.own_compiler import function_at
 from harness.devices import of
 from harness.failures import JobFailed, attempting, describe_failure
 from harness.loading.dropout import KEPT_DROPOUT
-from harness.loading.given import explained, remarks
+from harness.loading.input_checks import explained, remarks
 from harness.loading.losses import REDUCTIONS, remarks_on_loss
 from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
 from harness.parity import between
-from harness.parity.calls import Form, repeats
-from harness.parity.chance import watching_generators
+from harness.parity.calls import Form, repeats, watching_generators
 from harness.parity.checks import Checks
 from harness.parity.field import tolerance_of
 from harness.parity.rule import Rule, rule_for
@@ -38,7 +37,7 @@ from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import TOKENS, Results, Workbench
 from harness.worker.environment import remarks_on_process
-from harness.worker.limits import set_threads
+from harness.worker.limits import importing, set_threads
 from harness.workload import Build, Workload
 
 
@@ -132,8 +131,9 @@ class Opening:
     def build(self) -> Workload:
         """The suite's workload, checked, with the loss and the seed of the job."""
         seed_everything(self._job.protocol.seed)
-        build = self._builder or load_suite(self._job.case.suite).build
-        workload = build(self._job.case)
+        with importing():  # a build imports the model's library
+            build = self._builder or load_suite(self._job.case.suite).build
+            workload = build(self._job.case)
         if not isinstance(workload, Workload):
             raise TypeError(f"build() of suite {self._job.case.suite!r} returned a {type(workload).__name__}")
         if (workload.drive is not None) != (self._job.case.mode is Mode.GENERATE):
@@ -162,7 +162,10 @@ class Opening:
             eager = bench.variant()  # candidates are timed against another precision
         if self._job.protocol.accuracy:
             rule = rule_of(self._job, self.bench)
-            self.checks = Checks(bench, rule, eager, self._drawn, self._first_data_only)
+            protocol = self._job.protocol
+            several = protocol.performance and protocol.processes != 1 and not self._job.environments
+            process = protocol.process if several else None
+            self.checks = Checks(bench, rule, eager, self._drawn, self._first_data_only, process)
             bench.take = self.checks.take
         watching = watching_generators(self._device, self._drawn, eager_alone())  # raises for compiled code
         loss, output = bench.step(eager, watching)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -83,7 +84,7 @@ class Session:
         self._iterations = 1
         self._rounds = Rounds(job.protocol, self._device, self._say)
         self._turns = Turns(self._rounds)
-        self._step_s: Mapping[str, float] = {}  # in the last timed round
+        self._step_s: dict[str, float] = {}  # in its last timed round
         self._kept: list[Round] = []  # a round of the warm-up that counts as timed
         self.recompilations = self._rounds.recompilations
         self.first_calls_s: dict[str, list[float]] = {}  # of each candidate, in order
@@ -316,15 +317,28 @@ class Session:
         steps = {name: variant.step for name, variant in self._variants.items()}
         return {"heated_s": heat(steps, self._bench.synchronize, read, partial(self._say, "warm up"))}
 
-    def measure(self, rounds: int, within_s: float = math.inf) -> Measured:
+    def preview(self, candidate: str, rounds: int) -> list[Round]:
+        """Rounds of eager and one candidate, before the others are compiled. They do not count."""
+        self._tidy()
+        variants = {name: self._variants[name] for name in (BASELINE, candidate)}
+        with closing(self._rounds.endless(variants, 1, "warm up")) as endless:
+            warm_up(endless, self.recompilations, most_s=self._pace.warm_up_s)
+        with closing(self._rounds.endless(variants, 1, "measure")) as endless:
+            timed = list(islice(endless, rounds))
+        self._rounds.done = 0
+        return timed
+
+    def measure(self, rounds: int, within_s: float = math.inf, resting: Collection[str] = ()) -> Measured:
         """At most ``rounds`` rounds and at least one. After ``within_s`` seconds no further round begins.
 
+        ``resting``: candidates that have enough rounds, and are not timed in these.
         If Dynamo gives up on a variant after its first calls (recompilation limit), the variant runs eager
         from then on. It is reported as compiling in every later batch.
         """
+        variants = {name: variant for name, variant in self._variants.items() if name not in resting}
         done, self._kept = self._kept, []
-        done = [timed for timed in done if timed.seconds.keys() == self._variants.keys()]
-        with closing(self._rounds.endless(self._variants, self._iterations, "measure")) as endless:
+        done = [timed for timed in done if timed.seconds.keys() == variants.keys()]
+        with closing(self._rounds.endless(variants, self._iterations, "measure")) as endless:
             return self._measured(endless, rounds, within_s, done)
 
     def take_turn(self, iterations: int) -> Measured:
@@ -339,7 +353,7 @@ class Session:
             start = time.perf_counter()
             while not done or (len(done) < rounds and time.perf_counter() - start < within_s):
                 done.append(next(endless))
-        self._step_s = done[-1].seconds
+        self._step_s |= done[-1].seconds
         return done, self.recompilations.counts()
 
     # -- finish -------------------------------------------------------------
@@ -385,9 +399,11 @@ class Session:
     def _looks_on(self, name: str, changed: Changed) -> bool:
         """Whether more calls are looked at: of eager, only where they may explain a candidate's change.
 
-        Eager of another environment is judged itself.
+        Eager of another environment is judged itself. In a later process, the rounds alone are looked at.
         """
-        return name != BASELINE or bool(changed or self._job.environments)
+        if changed or self._job.environments:
+            return True
+        return name != BASELINE and not self._job.protocol.process
 
     def _look_on(self, variant: Variant, step_s: float) -> None:
         """Looks at more calls where samples hid them: at least two, of steps that take so long."""

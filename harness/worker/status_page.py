@@ -1,4 +1,4 @@
-"""A shared page of memory on which the worker writes its phase and variant.
+"""What the worker does now: on a shared page of memory, with its phase and variant, and its time by phase.
 
 The parent shows progress from it and, after a crash, reads which variant was running. A write takes a few
 microseconds and wakes no other process.
@@ -9,7 +9,13 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from harness.schema import WHOLE, Scalar
 
 SIZE = 4096
 
@@ -51,3 +57,50 @@ class StatusPage:
         except (ValueError, TypeError, RecursionError, OverflowError, OSError):
             pass
         return self._last
+
+
+OF_ONE_VARIANT = ("compile", "check")
+"""Phases of one candidate. The times of the other phases belong to the whole job."""
+
+
+class PhaseTimes:
+    """Passes announcements on and adds up the time between them.
+
+    Time between calls, while the parent decides, is not counted.
+    """
+
+    def __init__(
+        self, announce: Callable[[Activity], None], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._pass_on = announce
+        self._clock = clock
+        self._spent: dict[tuple[str, str], float] = defaultdict(float)
+        self._now: tuple[str, str] | None = None
+        self._since = 0.0
+
+    def announce(self, activity: Activity) -> None:
+        of_one = activity.phase in OF_ONE_VARIANT
+        self._change(("_".join(activity.phase.split()), activity.variant if of_one else WHOLE))
+        self._pass_on(activity)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A context for one call of the parent."""
+        try:
+            yield
+        finally:
+            self._change(None)
+
+    def spent(self) -> dict[str, dict[str, Scalar]]:
+        """``spent_<phase>_s`` so far, by variant."""
+        self._change(self._now)
+        numbers: dict[str, dict[str, Scalar]] = {}
+        for (phase, variant), seconds in self._spent.items():
+            numbers.setdefault(variant, {})[f"spent_{phase}_s"] = seconds
+        return numbers
+
+    def _change(self, to: tuple[str, str] | None) -> None:
+        now = self._clock()
+        if self._now is not None:
+            self._spent[self._now] += now - self._since
+        self._now, self._since = to, now

@@ -15,29 +15,30 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.backends.settings.candidates import named  # noqa: E402 - the path comes first
-from harness.schema import Job, Record  # noqa: E402
+from harness.schema import Record  # noqa: E402
 from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
 from runner.analysis.verdicts.family import assumed_today  # noqa: E402
-from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why  # noqa: E402
+from runner.runs.why.asking import LOOK, TOGETHER, explained  # noqa: E402
 from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402
 from runner.runs.why.words import Why, overview_text  # noqa: E402
 from runner.store.record_file import stored  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 
-PARTS = (LOOK, PAIRS, TOGETHER)
+PARTS = {LOOK: LOOK, "pairs": "", TOGETHER: TOGETHER}  # the runs of each folder, by what a record calls them
 
 
 def why_of(folder: Path) -> Why | None:
     """The explanation that the records of this folder give."""
     looked = Looked.of(_records(folder, LOOK)[0])
     job = replace(looked.record.job, candidates=(named(looked.compiler, looked.settings),))
-
-    def measured(_: Job, part: str) -> Sequence[Record]:
-        return _records(folder, part)
-
+    records = [
+        replace(record, experiment=experiment or record.experiment)
+        for part, experiment in PARTS.items()
+        for record in _records(folder, part)
+    ]
     try:
-        return asked_why(job, measured, lambda _: None)
+        return explained(job, records)
     except NoTimes:
         return None
 

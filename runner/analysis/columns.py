@@ -80,18 +80,17 @@ class Column(Generic[T]):
         value = self.source(row) if callable(self.source) else _part(row, self.source)
         if value is None or self.unit == JSON:  # most columns of most rows are empty
             return value
-        if isinstance(value, Enum):
-            value = value.value
-        if isinstance(value, tuple):
-            value = "; ".join(value) if self.dtype == "string" else len(value)
-        if self.dtype == "string":
-            return str(value) if value not in (None, "") else None
-        if self.dtype == "boolean":
+        kind = self.dtype
+        if kind == "string":
+            if isinstance(value, tuple):
+                value = "; ".join(value)
+            return str(value.value if isinstance(value, Enum) else value) or None
+        if kind == "boolean":
             return value if isinstance(value, bool) else None
-        number = float(value) if isinstance(value, (int, float)) else math.nan
-        if math.isnan(number):
+        number = len(value) if isinstance(value, tuple) else value
+        if not isinstance(number, (int, float)) or math.isnan(number):
             return None
-        return number if self.unit else int(number) if abs(number) < LARGEST else None
+        return float(number) if self.unit else int(number) if abs(number) < LARGEST else None
 
     def cell(self, row: T) -> str:
         """The value as a table of text has it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from harness.declared import finite
@@ -315,7 +316,7 @@ class Finding:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for ``labels``
 class Summary:
     """A run: its comparisons in plan order, its averages, its warnings and its caveats.
 
@@ -336,7 +337,7 @@ class Summary:
     curves: tuple[Curve, ...] = ()
     figures: Mapping[tuple[str, str], tuple[Figures, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def labels(self) -> dict[str, str]:
         """A short name for each suite."""
         return suite_labels(comparison.record.job.case.suite for comparison in self.comparisons)

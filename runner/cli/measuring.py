@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -26,15 +25,18 @@ from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
 from runner.engine.executors.ahead import crowded, jobs_ahead
 from runner.engine.executors.local import LocalExecutor
-from runner.engine.experiments import next_attempt
+from runner.engine.experiments import Policy, Selected, confirming, next_attempt
 from runner.engine.gate import sessions
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
 from runner.labels import counted
 from runner.plan.config import Where
+from runner.plan.probe import asking_for
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
+from runner.runs.why.asking import ASKED, usable
+from runner.runs.why.page import asked_in, say_why
 from runner.store.figures import read_figures
 from runner.store.joined import results_of
 from runner.store.run_folder import RunFolder
@@ -51,15 +53,27 @@ def measure(
     executor: Executor,
     formats: Formats,
     time_limit_s: float | None = None,
+    select: Callable[[Sequence[Record]], Selected] = lambda _: {},
 ) -> int:
-    """Measures the missing jobs and reports. Returns the exit code."""
+    """Measures the missing jobs, as the folder's run was asked, then again what is to be confirmed; reports.
+
+    ``select``: by the records of the run, what ``--confirm`` measures again. Returns the exit code.
+    """
+    asks = asked_in(folder)
+    policy = usable(ASKED[asks][0], asking_for(jobs)) if asks else next_attempt
     until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     with _kept(folder):
 
         def between(left: str) -> None:
             report(folder, console, formats, left)
 
-        ended = measure_missing(folder, jobs, console, executor, until=until, between=between)
+        ended = measure_missing(folder, jobs, console, executor, until=until, between=between, policy=policy)
+        if not ended and (selected := select(folder.read().processes)):
+            say(
+                console, f"--confirm: a gate would fail by {counted(len(selected), 'result')}: measured again"
+            )
+            policy = confirming(selected)
+            ended = measure_missing(folder, jobs, console, executor, until=until, policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
@@ -100,19 +114,7 @@ def opened(where: Where, jobs: Sequence[Job]) -> Iterator[Executor]:
     if note := crowded(jobs, where.prepare_ahead or 1):
         print(f"note: {note}", file=sys.stderr)
     with HostPool(max(2, len({job.device for job in jobs}) * sessions(ahead))) as hosts:
-        yield LocalExecutor(job_command, fork=where.fork_server, ahead=ahead, hosts=hosts)
-
-
-def measured_into(
-    path: Path, jobs: Sequence[Job], argv: Sequence[str], console: Console, where: Where
-) -> Sequence[Record]:
-    """The records of these jobs, measured into a new folder. ``KeyboardInterrupt`` if the user stops."""
-    with opened(where, jobs) as executor:
-        folder = RunFolder.create(path, jobs, argv)
-        with folder.claimed():
-            if measure_missing(folder, jobs, console, executor):
-                raise KeyboardInterrupt
-    return folder.read().records
+        yield LocalExecutor(job_command, fork=where.fork_server, ahead=where.prepare_ahead, hosts=hosts)
 
 
 def measure_missing(
@@ -123,6 +125,7 @@ def measure_missing(
     *,
     until: float = math.inf,
     between: Callable[[str], object] = lambda _: None,
+    policy: Policy = next_attempt,
 ) -> str:
     """Measures, in passes, what the jobs have no record of. Returns why it ended early; "": it did not.
 
@@ -133,7 +136,7 @@ def measure_missing(
     records: dict[str, list[Record]] = {job.key: [] for job in jobs}
     for record in folder.read().processes:
         records.setdefault(record.job.key, []).append(record)
-    work = next_pass(jobs, records)
+    work = next_pass(jobs, records, policy)
     say(console, f"{counted(len({item.job.key for item in work}), 'job')} -> {folder.path}")
     with _interrupts() as pressed:
 
@@ -145,36 +148,41 @@ def measure_missing(
             before = {item.job.key: item.attempt for item in work}
             was_first = work[0].attempt.is_first
             # an attempt that changes nothing is not repeated
-            work = [w for w in next_pass(jobs, records) if w.attempt != before.get(w.job.key)]
+            work = [w for w in next_pass(jobs, records, policy) if w.attempt != before.get(w.job.key)]
             if was_first and work and not work[0].attempt.is_first and not stop():
                 between(left_text(work))
         if pressed():
             return STOPPED_EARLY
-        return OUT_OF_TIME if stop() and next_pass(jobs, records) else ""
+        return OUT_OF_TIME if stop() and next_pass(jobs, records, policy) else ""
 
 
-def next_pass(jobs: Sequence[Job], records: Mapping[str, Sequence[Record]]) -> list[Work]:
+def next_pass(
+    jobs: Sequence[Job], records: Mapping[str, Sequence[Record]], policy: Policy = next_attempt
+) -> list[Work]:
     """The next pass: the first process of every job; then what is left of each, the cheapest first.
 
     The very first job is a pass of its own, so that jobs that prepare beside it do not delay its number.
     """
-    attempts = [next_attempt(job, records[job.key]) for job in jobs]
+    attempts = [policy(job, records[job.key]) for job in jobs]
     work = [
         Work(attempt=attempt, records=tuple(records[attempt.job.key]))
         for attempt in attempts
         if attempt is not None
     ]
     first = [item for item in work if item.attempt.is_first]
+    first.sort(key=lambda item: item.job.case.parameters or math.inf)
     if first:
-        return first if any(records.values()) else first[:1]
+        return first if any(records.values()) else [replace(first[0], preview=True)]
     return sorted(work, key=lambda item: item.attempt.cost_s)
 
 
 def left_text(work: Sequence[Work]) -> str:
     """How much is open, and how long it should take."""
     pursued = [item for item in work if not item.attempt.experiment]
-    rounds = counted(len(work) - len(pursued), "job")
-    more = f"; {rounds} more in fresh processes" if len(pursued) < len(work) else ""
+    rounds = f"{counted(len(work) - len(pursued), 'job')} more in fresh processes"
+    if not pursued:
+        return rounds
+    more = f"; {rounds}" if len(pursued) < len(work) else ""
     minutes = sum(item.attempt.cost_s for item in pursued) / 60
     verdicts = counted(sum(len(item.attempt.candidates) for item in pursued), "verdict")
     return f"{verdicts} open that further processes may close, in about {minutes:.0f} min{more}"
@@ -189,12 +197,19 @@ def _measure_pass(
     stop: Callable[[], bool],
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
+    confirms = {item.job.key: item.attempt.confirms for item in work}
+    ended = [key for key, own in records.items() if own and key not in confirms]
+    begun = len(ended) if work[0].attempt.is_first else 0
+    together = len(records) if work[0].attempt.is_first else len(work)
+    for note in filter(None, (item.attempt.note for item in work)):
+        say(console, note)
     # closing ends the workers, also after an error in this loop
-    with view(console, len(work)) as seen, closing(executor.run(work, folder, stop)) as events:
+    with view(console, together, begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
             if not isinstance(event, Record):
                 seen.event(event)
                 continue
+            event = replace(event, confirms=confirms[event.job.key])  # noqa: PLW2901
             folder.append(event)
             own = records[event.job.key]
             own.append(event)
@@ -206,8 +221,9 @@ def _measure_pass(
 def report(folder: RunFolder, console: Console, formats: Formats = None, unfinished: str = "") -> int:
     """What is derived from ``records.jsonl``, to the folder and the console; the exit code.
 
-    ``formats``: only these; None: all. ``unfinished``: a sentence before the answer. Garbage collection is
-    off meanwhile: among millions of objects that stay there is nothing to collect.
+    ``formats``: only these; None: all, or the explanations of a run of --why or --tune. ``unfinished``: a
+    sentence before the answer. Garbage collection is off meanwhile: among millions of objects that stay there
+    is nothing to collect.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -227,6 +243,9 @@ def _report(folder: RunFolder, console: Console, formats: Formats, unfinished: s
         print(f"error: {sentence}", file=sys.stderr)
     if content.replaced:
         print(f"note: {content.replaced}", file=sys.stderr)
+    if formats is None and asked_in(folder):
+        fine = say_why(folder, content.processes, console, unfinished)
+        return BAD_INPUT if content.damage else OK if fine else FAILURES
     if not content.records:
         print(f"error: {folder.records_path} holds no record", file=sys.stderr)
         return BAD_INPUT

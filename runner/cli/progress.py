@@ -14,7 +14,7 @@ from rich.markup import escape
 from harness.schema import Job, Record, Status
 from runner.analysis.digits import estimate_text
 from runner.engine import Pairs
-from runner.engine.executors import Doing, Event, JobEnded, Started, Timed
+from runner.engine.executors import Doing, Event, JobEnded, Previewed, Started, Timed
 from runner.labels import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
@@ -30,10 +30,13 @@ class View(Protocol):
 
 
 @contextmanager
-def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
-    """A bar or lines, as suits the console. ``here``: this process measures; its output stays its own."""
+def view(console: Console, jobs: int, begun: int = 0, *, here: bool = False) -> Iterator[View]:
+    """A bar or lines, as suits the console. ``begun``: of the jobs, before this pass.
+
+    ``here``: this process measures; its output stays its own.
+    """
     if not console.is_terminal:
-        yield PlainView(console, jobs)
+        yield PlainView(console, jobs, begun)
         return
     # few refreshes: drawing takes CPU time from the measured worker
     with bar.Progress(
@@ -50,15 +53,15 @@ def view(console: Console, jobs: int, *, here: bool = False) -> Iterator[View]:
         redirect_stdout=not here,
         redirect_stderr=not here,
     ) as progress:
-        yield BarView(progress, jobs, here=here)
+        yield BarView(progress, jobs, begun, here=here)
 
 
 class BarView:
     """A bar over the jobs, with the current job, phase, rounds and estimates."""
 
-    def __init__(self, progress: bar.Progress, jobs: int, *, here: bool = False) -> None:
+    def __init__(self, progress: bar.Progress, jobs: int, begun: int = 0, *, here: bool = False) -> None:
         self._progress, self._here = progress, here
-        self._task = progress.add_task("planning", total=jobs)
+        self._task = progress.add_task("planning", total=jobs, completed=begun)
         self._phases: dict[str, str] = {}  # of the running jobs
         self._estimates: dict[str, str] = {}
 
@@ -68,6 +71,10 @@ class BarView:
                 line = f"{_what(event.job)}: {outcome(event)}"
                 style = None if event.status.passed else "yellow"
                 self._progress.console.print(escape(plain(line)), style=style, highlight=False)
+            return
+        if isinstance(event, Previewed):
+            line = f"{_what(event.job)}: {previewed(event)}"
+            self._progress.console.print(escape(line), style="dim", highlight=False)
             return
         key = event.job.key
         if isinstance(event, JobEnded):
@@ -94,10 +101,12 @@ class BarView:
 class PlainView:
     """A line for each job's start and each record, and one for the phase after ``QUIET_S`` quiet seconds."""
 
-    def __init__(self, console: Console, jobs: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, jobs: int, begun: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._console, self._jobs = console, jobs
         self._clock, self._printed_s = clock, clock()
-        self._started, self._under_way = 0, set[str]()
+        self._started, self._under_way = begun, set[str]()
 
     def event(self, event: Event) -> None:
         title = f"{_what(event.job)} {event.job.device}"
@@ -111,8 +120,9 @@ class PlainView:
                 self._print(f"{whose}{_phase(event)} ...")
         elif isinstance(event, JobEnded):
             self._under_way.discard(event.job.key)
-        elif isinstance(event, Record):
-            self._print(f"{whose}{outcome(event)}")
+        elif isinstance(event, (Record, Previewed)):
+            text = outcome(event) if isinstance(event, Record) else previewed(event)
+            self._print(f"{whose}{text}")
 
     def _print(self, line: str) -> None:
         self._printed_s = self._clock()
@@ -127,7 +137,7 @@ class NotebookView:
         self._handle = display({"text/plain": ""}, raw=True, display_id=True)
 
     def event(self, event: Event) -> None:
-        if isinstance(event, JobEnded):
+        if isinstance(event, (JobEnded, Previewed)):
             return
         lines = self._lines
         if isinstance(event, Record):
@@ -151,6 +161,17 @@ def outcome(record: Record) -> str:
         return f"{record.candidate}: {record.status.value}{why}"
     answer = f"{estimate_text(known.estimate)} {verdict_text(known, counts=True)}"
     return f"{record.candidate} {answer}, {record.status.value}{why}"
+
+
+def previewed(event: Previewed) -> str:
+    """``inductor about 1.3x [1.2, 1.4]``: an estimate that does not count."""
+    from runner.analysis.verdicts.decision import judged
+    from runner.analysis.verdicts.family import assumed_in
+
+    ((candidate, (baseline_s, candidate_s)),) = event.pairs.items()
+    tau = assumed_in(event.job, candidate, baseline_s)
+    estimate = estimate_text(judged(baseline_s, candidate_s, assumed_sd=tau))
+    return f"{candidate} {estimate} so far, in {len(baseline_s)} rounds before the other compilers begin"
 
 
 def _phase(event: Started | Doing | Timed) -> str:

@@ -30,6 +30,7 @@ class Place:
 class JobContext:
     """What a job gets from outside. ``candidates`` are those without a record.
 
+    ``preview`` hears a few rounds of the first candidate before the others are compiled; None: nobody does.
     ``doing`` hears each worker's activity, ``timed`` the number of rounds and the pairs so far. ``stop()``
     says whether the user wants to end after the current rounds.
     """
@@ -39,6 +40,7 @@ class JobContext:
     reproduce: Reproduce
     doing: Callable[[Activity], object] = lambda _: None
     timed: Callable[[int, Pairs], object] = lambda *_: None
+    preview: Callable[[Pairs], object] | None = None
     stop: Callable[[], bool] = lambda: False
     gate: Seat = field(default_factory=lambda: DeviceGate().seat())
     clock: Callable[[], float] = time.monotonic

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 
 from harness.protocol import AUTO, CACHES, LIBRARY
@@ -58,6 +59,9 @@ class Attempt:
     """The next processes of a job: one that times ``candidates``, or a round of an experiment.
 
     ``cost_s``: the seconds that it, and those after it, will probably take until the verdicts are closed.
+    ``folders``: environment variables of its workers, each with the name of a folder in the job's that it
+    names; the folder begins empty. ``note``: a sentence for who waits.
+    ``confirms``: the gates whose cases it measures again.
     """
 
     job: Job
@@ -66,7 +70,10 @@ class Attempt:
     process: int = 0
     experiment: str = ""
     round: int = 0
+    confirms: str = ""
     cost_s: float = field(default=0.0, compare=False)
+    folders: Mapping[str, str] = field(default_factory=dict, compare=False)
+    note: str = field(default="", compare=False)
 
     @property
     def is_first(self) -> bool:
@@ -80,7 +87,7 @@ class Attempt:
             status=Status.INFRA_ERROR,
             process=self.process,
             experiment=self.experiment,
-            start=COLD if self.experiment else "",
+            start=COLD if self.experiment in STARTS else "",
             round=self.round,
             failure=failure,
             reproduce=reproduce,
@@ -113,7 +120,7 @@ def further_process(job: Job, records: Sequence[Record]) -> Attempt | None:
         return None
     timed: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.process):
-        if not record.experiment:
+        if not (record.experiment or record.confirms):
             timed.setdefault(record.candidate, []).append(record)
     costs = {name: cost for name, own in timed.items() if (cost := _cost_s(own)) is not None}
     if not costs:
@@ -210,15 +217,50 @@ EXPERIMENTS: Mapping[str, Policy] = {
 }
 
 
+# -- once more: --confirm ---------------------------------------------------------------------------------
+
+Selected = Mapping[tuple[str, str, str], str]
+"""By a job's key, a candidate, and the experiment by which a gate would fail it: the words of these gates."""
+
+
+def confirming(selected: Selected) -> Policy:
+    """As many fresh processes, or rounds of an experiment, as those by which the candidates were selected.
+
+    The number is fixed before the first of them: looking at them would select again.
+    """
+
+    def policy(job: Job, records: Sequence[Record]) -> Attempt | None:
+        for experiment in ("", *EXPERIMENTS):
+            keys = {name: (job.key, name, experiment) for name in job.candidates}
+            chosen = {name: selected[key] for name, key in keys.items() if key in selected}
+            own = [record for record in records if record.experiment == experiment]
+            number_of = attrgetter("round" if experiment else "process")
+            before = {number_of(r) for r in own if r.candidate in chosen and not r.confirms}
+            again = {number_of(r) for r in own if r.confirms}
+            if chosen and len(again) < max(1, len(before)):
+                number, gates = max(map(number_of, own), default=-1) + 1, dict.fromkeys(chosen.values())
+                attempt = Attempt(job, tuple(chosen), experiment=experiment, confirms=", ".join(gates))
+                return replace(attempt, round=number) if experiment else replace(attempt, process=number)
+        return None
+
+    return policy
+
+
 def attempted(
     attempt: Attempt, records: Sequence[Record], measure: Measure, folder: Path
 ) -> Iterator[Record]:
     """The records of the attempt. ``records``: of the job, so far; ``folder``: the job's."""
-    if not attempt.experiment:
+    if attempt.experiment not in STARTS:
         caches = "filled" if attempt.process else "as found"
         job = replace(attempt.job, protocol=replace(attempt.job.protocol, process=attempt.process))
         for record in measure(job, attempt.candidates, None):
-            yield replace(record, job=attempt.job, process=attempt.process, caches=caches)
+            yield replace(
+                record,
+                job=attempt.job,
+                process=attempt.process,
+                experiment=attempt.experiment,
+                caches=caches,
+            )
         return
     for left in folder.glob("caches-*"):  # by a run that was killed
         shutil.rmtree(left, ignore_errors=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.backends.settings.candidates import compiler_of
 from harness.devices import of
 from harness.protocol import AUTO
 from harness.schema import (
     BASELINE,
     BREAKS_ON_OTHER_DATA,
-    STOPPED,
     Failure,
     Job,
     ModelFacts,
@@ -30,19 +30,18 @@ from harness.schema import (
 )
 from harness.timing.measure import placement
 from harness.worker.status_page import Activity
-from runner.analysis.verdicts.between import ASSUMED_ACROSS
 from runner.analysis.verdicts.family import assumed_in
 from runner.engine import JobContext
-from runner.engine.pairs import PairedRounds
+from runner.engine.pairs import PairedRounds, columns
 from runner.engine.replies import Measured
-from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.labels import plain
-from runner.plan.environments.spec import split_candidate
+from runner.plan.environments.spec import EAGER, split_candidate
 from runner.store.figures import figures_file
 from runner.store.invocation import program_facts
 
 MAX_RECOMPILING_BATCHES = 3
+PREVIEWED_ROUNDS = 10
 LONGEST_REASON = 400  # characters of torch's reason for a recompilation
 KILLED = "SIGKILL"  # by the kernel, for memory: the kill of a worker by this program has another name
 REFERENCE_LOST = "the reference environment {name} could not run this model: {why}"
@@ -319,9 +318,10 @@ class JobSession:
 
     def _prepare_all(self) -> Events:
         """Prepares the candidates, until ``stop()`` is true or a worker is lost."""
-        folder = self._context.place.folder
+        folder, first = self._context.place.folder, self._first()
         for session in self._sessions:
-            for compiler in placement((BASELINE, *session.compilers), self._job):
+            order = placement((BASELINE, *session.compilers), self._job)
+            for compiler in sorted(order, key=lambda name: name != first):
                 candidate = session.compilers.get(compiler)
                 if candidate is None:
                     continue  # the worker copies eager again, at its place among the candidates
@@ -329,7 +329,11 @@ class JobSession:
                     return
                 figures = None if folder is None else folder / figures_file(candidate)
                 try:
-                    self._candidate_states[candidate] = session.prepare(compiler, self._notes, figures)
+                    state = session.prepare(compiler, self._notes, figures)
+                    self._candidate_states[candidate] = state
+                    if self._context.preview is not None and compiler == first and state.status.passed:
+                        rounds = session.preview(compiler, PREVIEWED_ROUNDS).rounds
+                        self._context.preview({candidate: columns(rounds, BASELINE, candidate)})
                 except CallFailed as failed:
                     if self._state.omits_other_data(failed.failure):
                         yield Retry(groups=(self._group,))
@@ -338,76 +342,40 @@ class JobSession:
                         self._candidate_states.clear()  # the others are measured again by fresh workers
                         return
 
+    def _first(self) -> str:
+        """The candidate that is prepared first and timed at once, inductor if there is one; "": none."""
+        job = self._job
+        wanted = self._context.preview is not None and job.protocol.performance and not job.environments
+        compiled = [name for name in self._candidates if compiler_of(name) != EAGER]
+        if not wanted or not compiled or len(self._candidates) == 1:
+            return ""
+        return min(compiled, key=lambda name: not name.startswith("inductor"))
+
     # -- rounds -----------------------------------------------------------------
 
     def _timed(self) -> Events:
         """Warm-up, rounds and step metrics. Removes a candidate that fails from the candidates' states."""
         states = self._candidate_states
-        rounds = PairedRounds(self._job, self._sessions, self._context.clock)
-        while states:
+        rounds = PairedRounds(self._job, self._sessions, states, self._context, self._prepared_s)
+        while rounds.timed:
             batch = Measured(rounds=(), recompiled={})
             try:
-                rounds.warm_up(states)
-                decision = self._next(rounds)
-                if decision.again:
-                    self._measure_again(decision.again)
-                    continue
-                if self._ends(decision):
+                rounds.warm_up()
+                if not rounds.go_on(batch):
                     break
-                rounds.measure(decision, batch)
             except CallFailed as failed:
                 yield from self._after(failed)
                 if failed.lost:
                     return
-            yield from self._take(batch)
-            rounds.keep_only(states)
-            self._context.timed(_least_rounds(states), rounds.pairs(states))
+            yield from self._take(batch, rounds.timed)
+            rounds.keep_only()
+            self._context.timed(rounds.fewest, rounds.pairs())
         if states:
-            rounds.finish(states, soon=self._hurries())
+            rounds.finish()
 
-    def _next(self, rounds: PairedRounds) -> Decision:
-        states = self._candidate_states
-        pairs = rounds.pairs(states)  # of a candidate, and over eager of the reference environment
-        tau = {
-            name: assumed_in(self._job, name, baseline_s) if name in states else ASSUMED_ACROSS
-            for name, (baseline_s, _) in pairs.items()
-        }
-        again = not self._hurries() and not any(state.measured_again for state in states.values())
-        decision = decide(
-            self._job.protocol,
-            pairs,
-            rounds.elapsed_s,
-            tau,
-            again=again,
-            pace=self._state.pace,
-            prepared_s=self._prepared_s,
-        )
-        return replace(decision, within_s=0.0) if self._hurries() else decision  # one round
-
-    def _hurries(self) -> bool:
-        return self._state.pace.hurries and self._context.stop()
-
-    def _measure_again(self, why: str) -> None:
-        """Discards the rounds of all candidates, once: what settles late has settled now."""
-        for state in self._candidate_states.values():
-            state.notes += (f"measured again after {len(state.rounds)} rounds: {why}",)
-            state.measured_again = True
-            state.rounds.clear()
-
-    def _ends(self, decision: Decision) -> bool:
-        """Whether timing ends. If it does, sets ``rounds_ended`` of every candidate."""
-        stopped = self._context.stop() and _least_rounds(self._candidate_states) > 0
-        if decision.rounds > 0 and not stopped:
-            return False
-        for state in self._candidate_states.values():
-            state.rounds_ended = decision.reason if decision.rounds == 0 else STOPPED
-            if state.rounds_ended == STOPPED:
-                state.notes += (f"stopped after {len(state.rounds)} rounds",)
-        return True
-
-    def _take(self, batch: Measured) -> Events:
+    def _take(self, batch: Measured, timed: Mapping[str, CandidateState]) -> Events:
         """Adds the batch to the candidates that did not recompile during it; discards the others' rounds."""
-        for candidate, state in list(self._candidate_states.items()):
+        for candidate, state in timed.items():
             if candidate not in batch.recompiled:
                 state.rounds += batch.rounds
                 continue
@@ -480,10 +448,6 @@ def _recompiles(candidate: str, reason: str) -> Failure:
         f"the latest reason: {why}" if why else "look for values that change between steps"
     )
     return Failure(kind="Recompiles", message=message, phase="measure")
-
-
-def _least_rounds(states: Mapping[str, CandidateState]) -> int:
-    return min((len(state.rounds) for state in states.values()), default=0)
 
 
 def now() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -133,12 +134,16 @@ def _measured(
     folder = Path(context.place.logs[""]).parent
     names = {env: str(folder / path.relative_to(log.parent)) for env, path in logs.items() if env}
     place = Place(logs={**context.place.logs, **names}, folder=log.parent)
+    own = {variable: log.parent / name for variable, name in attempt.folders.items()}
+    for left in own.values():  # by an attempt that was killed
+        shutil.rmtree(left, ignore_errors=True)
 
     def run(part: Job, candidates: tuple[str, ...], caches: Path | None) -> Iterator[Record]:
         def launch(job: Job) -> WorkerProcess:
             env = job.environments[0].name if job.environments else ""
             # a cache folder for each environment: versions of torch cannot share compiled code
             variables = workers.variables(job, caches / env if caches is not None else None)
+            variables |= {variable: str(path) for variable, path in own.items()}
             memory = job.protocol.max_memory_bytes
             return WorkerProcess(workers.start(job), variables, logs[env], context.doing, memory)
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.schema import BASELINE, WHOLE, Job, Protocol, Round, Samples, Scalar
-from runner.engine import Pairs
+from harness.backends.settings.candidates import compiler_of
+from harness.devices import of
+from harness.schema import BASELINE, STOPPED, WHOLE, Job, Protocol, Round, Samples, Scalar
+from runner.analysis.verdicts.between import ASSUMED_ACROSS
+from runner.analysis.verdicts.family import assumed_in
+from runner.engine import JobContext, Pairs
 from runner.engine.replies import Measured
-from runner.engine.stopping import Decision
+from runner.engine.stopping import Decision, decide
 from runner.engine.worker_session import CandidateState, WorkerSession
 
 
@@ -18,82 +23,149 @@ class PairedRounds:
 
     A single worker times many rounds per call. Several workers take turns: a round of the job is one
     round of each worker, in a recorded random order. Only one worker runs at a time.
+
+    ``states``: of the candidates that have not failed; whoever finds a failure removes it. A candidate that
+    needs no further round leaves the rounds, unless another one has its compiler with other settings. It does
+    not leave the states: it is looked at again when the job ends.
+    ``prepared_s``: the time before the rounds, of a process that pursues a verdict.
     """
 
-    def __init__(self, job: Job, sessions: Sequence[WorkerSession], clock: Callable[[], float]) -> None:
-        self.sessions = list(sessions)
-        self.iterations = 1
+    def __init__(
+        self,
+        job: Job,
+        sessions: Sequence[WorkerSession],
+        states: Mapping[str, CandidateState],
+        context: JobContext,
+        prepared_s: float,
+    ) -> None:
         self._job = job
-        self._clock = clock
+        self._sessions = list(sessions)
+        self._states = states
+        self._context = context
+        self._prepared_s = prepared_s
+        self._pace = of(job.device).pace
+        self._iterations = 1
         self._began = 0.0
         self._number = 0  # of the next round
 
     @property
-    def elapsed_s(self) -> float:
-        """Seconds since the warm-up."""
-        return self._clock() - self._began
+    def timed(self) -> dict[str, CandidateState]:
+        """Of the candidates that need further rounds."""
+        return {name: state for name, state in self._states.items() if not state.rounds_ended}
 
-    def warm_up(self, states: Mapping[str, CandidateState]) -> None:
+    @property
+    def fewest(self) -> int:
+        """The rounds of the candidate with the fewest."""
+        return min((len(state.rounds) for state in self.timed.values()), default=0)
+
+    @property
+    def _hurries(self) -> bool:
+        return self._pace.hurries and self._context.stop()
+
+    def warm_up(self) -> None:
         """Warms up the sessions that are not warm yet; then fixes one number of steps per sample for all."""
-        for session in self.sessions:
+        for session in self._sessions:
             if session.warmed is None:
-                session.warm_up({candidate: states[candidate] for candidate in session.compilers.values()})
-                self._began = self._clock()
+                session.warm_up({name: self._states[name] for name in session.compilers.values()})
+                self._began = self._context.clock()
             known = (session.warmed or {}).get("iterations_per_sample")
-            self.iterations = max(self.iterations, int(known or 1))
+            self._iterations = max(self._iterations, int(known or 1))
 
-    def measure(self, decision: Decision, batch: Measured) -> None:
+    def go_on(self, batch: Measured) -> bool:
+        """Adds further rounds to the batch, or ends the timing; whether it goes on."""
+        decision, timed = self._decided(), self.timed
+        if decision.again:
+            for state in timed.values():  # what settles late has settled now
+                state.notes += (f"measured again after {len(state.rounds)} rounds: {decision.again}",)
+                state.measured_again = True
+                state.rounds.clear()
+            return True
+        stopped = self._context.stop() and self.fewest > 0
+        if not decision.rounds or stopped:
+            for state in timed.values():
+                state.rounds_ended = STOPPED if decision.rounds else decision.reason
+                if decision.rounds:
+                    state.notes += (f"stopped after {len(state.rounds)} rounds",)
+            return False
+        if not self._job.environments:  # whose workers take turns with all candidates
+            compilers = Counter(map(compiler_of, timed))
+            for candidate, reason in decision.ended.items():
+                if compilers[compiler_of(candidate)] == 1:  # others have other settings: they are its pairs
+                    timed[candidate].rounds_ended = reason
+        self._measure(decision, batch)
+        return True
+
+    def _decided(self) -> Decision:
+        timed, pairs = self.timed, self.pairs()
+        tau = {
+            name: assumed_in(self._job, name, baseline_s) if name in timed else ASSUMED_ACROSS
+            for name, (baseline_s, _) in pairs.items()
+        }
+        decision = decide(
+            self._job.protocol,
+            pairs,
+            self._context.clock() - self._began,
+            tau,
+            again=not self._hurries and not any(state.measured_again for state in timed.values()),
+            pace=self._pace,
+            prepared_s=self._prepared_s,
+        )
+        return replace(decision, within_s=0.0) if self._hurries else decision  # one round
+
+    def _measure(self, decision: Decision, batch: Measured) -> None:
         """Adds the decided rounds to the batch, or fewer if the time ends."""
         if not self._job.environments:
-            (session,) = self.sessions
-            timed = session.measure(rounds=decision.rounds, within_s=decision.within_s)
+            (session,) = self._sessions
+            resting = self._states.keys() - self.timed.keys()
+            timed = session.measure(resting, rounds=decision.rounds, within_s=decision.within_s)
             rounds = tuple(replace(r, index=index) for index, r in enumerate(timed.rounds, self._number))
             batch.add(replace(timed, rounds=rounds))
             self._number += len(rounds)
             return
-        began = self._clock()
+        began = self._context.clock()
         while len(batch.rounds) < decision.rounds:
-            if batch.rounds and self._clock() - began > decision.within_s:
+            if batch.rounds and self._context.clock() - began > decision.within_s:
                 return
             turns: list[Round] = []
-            for session in turn_order(self.sessions, self._job.protocol, self._number):
-                turn = session.measure(iterations=self.iterations)
+            for session in turn_order(self._sessions, self._job.protocol, self._number):
+                turn = session.measure(iterations=self._iterations)
                 turns += turn.rounds
                 batch.add(replace(turn, rounds=()))
             batch.rounds += (joined(turns, self._number),)
             self._number += 1
 
-    def keep_only(self, states: Mapping[str, CandidateState]) -> None:
-        """Drops the candidates that are not in ``states``, and the sessions that then have no candidate."""
-        for session in self.sessions:
-            session.compilers = {k: c for k, c in session.compilers.items() if c in states}
-        self.sessions = [
+    def keep_only(self) -> None:
+        """Drops the candidates that have failed, and the sessions that then have no candidate."""
+        for session in self._sessions:
+            session.compilers = {k: c for k, c in session.compilers.items() if c in self._states}
+        self._sessions = [
             session
-            for session in self.sessions
-            if session.part.is_reference or session.part.eager in states or session.compilers
+            for session in self._sessions
+            if session.part.is_reference or session.part.eager in self._states or session.compilers
         ]
 
-    def pairs(self, states: Mapping[str, CandidateState]) -> Pairs:
-        """Each candidate's pairs with its baseline, and with the reference's eager if that differs."""
+    def pairs(self) -> Pairs:
+        """The pairs with its baseline of each candidate that needs further rounds.
+
+        And with the reference's eager, if that is another one.
+        """
         pairs = {}
-        for candidate, state in states.items():
+        for candidate, state in self.timed.items():
             own = self._baseline(candidate)
-            pairs[candidate] = _columns(state.rounds, own, candidate)
-            if own != BASELINE and any(session.part.is_reference for session in self.sessions):
-                pairs[f"{candidate} against {BASELINE}"] = _columns(state.rounds, BASELINE, candidate)
+            pairs[candidate] = columns(state.rounds, own, candidate)
+            if own != BASELINE and any(session.part.is_reference for session in self._sessions):
+                pairs[f"{candidate} against {BASELINE}"] = columns(state.rounds, BASELINE, candidate)
         return pairs
 
-    def finish(self, states: Mapping[str, CandidateState], *, soon: bool = False) -> None:
-        """Sets every candidate's samples, and the step metrics of the candidate and of its baseline.
-
-        ``soon``: as ``WorkerSession.finish``.
-        """
+    def finish(self) -> None:
+        """Sets every candidate's samples, and the step metrics of the candidate and of its baseline."""
+        states = self._states
         metrics: dict[str, dict[str, dict[str, Scalar]]] = {}
-        for session in self.sessions:  # the reference environment's is the first
+        for session in self._sessions:  # the reference environment's is the first
             names = {BASELINE: session.part.eager, **session.compilers}
             variants = {variant: states[name] for variant, name in names.items() if name in states}
-            numbers = metrics[session.part.eager] = session.finish(variants, soon=soon)
-            known = {**(session.warmed or {}), "iterations_per_sample": self.iterations}
+            numbers = metrics[session.part.eager] = session.finish(variants, soon=self._hurries)
+            known = {**(session.warmed or {}), "iterations_per_sample": self._iterations}
             for variant, state in variants.items():
                 # the baseline of another environment's eager is the reference's eager
                 against = metrics.get(BASELINE, numbers) if variant == BASELINE else numbers
@@ -122,7 +194,7 @@ class PairedRounds:
             candidate_position=tuple(r.order.index(candidate) for r in rounds),
             baseline_minor_faults=tuple(r.minor_faults[baseline] for r in rounds),
             candidate_minor_faults=tuple(r.minor_faults[candidate] for r in rounds),
-            iterations_per_sample=self.iterations,
+            iterations_per_sample=self._iterations,
             baseline_prefill_s=tuple(r.prefill_s[baseline] for r in rounds if r.prefill_s),
             candidate_prefill_s=tuple(r.prefill_s[candidate] for r in rounds if r.prefill_s),
             round_index=tuple(r.index for r in rounds),
@@ -132,7 +204,7 @@ class PairedRounds:
 
     def _baseline(self, candidate: str) -> str:
         """The eager of the candidate's environment, or the reference's if the candidate is eager itself."""
-        parts = (session.part for session in self.sessions if candidate in session.part.compilers.values())
+        parts = (session.part for session in self._sessions if candidate in session.part.compilers.values())
         return next((part.eager for part in parts), BASELINE)
 
 
@@ -154,5 +226,5 @@ def joined(turns: Sequence[Round], index: int) -> Round:
     )
 
 
-def _columns(rounds: Sequence[Round], baseline: str, candidate: str) -> tuple[list[float], list[float]]:
+def columns(rounds: Sequence[Round], baseline: str, candidate: str) -> tuple[list[float], list[float]]:
     return [r.seconds[baseline] for r in rounds], [r.seconds[candidate] for r in rounds]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.protocol import ON_A_CPU, Pace
 from harness.schema import Protocol
@@ -56,12 +56,14 @@ class Decision:
     """How many rounds to run now (0: stop), and why. No round begins after ``within_s`` seconds.
 
     ``again``: why the rounds so far are to be discarded and measured again; "" if they are kept.
+    ``ended``: the candidates that need no further round, and why.
     """
 
     rounds: int
     reason: str
     within_s: float = ON_A_CPU.batch_s
     again: str = ""
+    ended: Mapping[str, str] = field(default_factory=dict)
 
 
 def decide(
@@ -122,6 +124,7 @@ def decide(
         rounds=min(batch, affordable, protocol.max_rounds - done),
         reason="not yet precise" if wide else "verdict open",
         within_s=left_s,
+        ended={name: reason for name, reason in ended.items() if reason},
     )
 
 

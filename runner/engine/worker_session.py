@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -117,7 +117,7 @@ class CandidateState:
     measured_again: bool = False  # its first rounds had no common speedup, and were discarded
     recompiling: int = 0  # batches during which the candidate was compiled again
     samples: Samples | None = None
-    rounds_ended: str = ""  # why timing stopped: a reason of ``runner.engine.stopping``
+    rounds_ended: str = ""  # why timing stopped: a reason of ``runner.engine.stopping``; "": it goes on
     failure: Failure | None = None
 
 
@@ -212,17 +212,25 @@ class WorkerSession:
                 state.metrics["compilation_latency_s"] = warmed.compilation_latency_s[compiler]
         self.warmed = warmed.metrics
 
-    def measure(self, **how: Any) -> Measured:
+    def preview(self, compiler: str, rounds: int) -> Measured:
+        """Rounds of eager and this compiler, which do not count, before the others are prepared."""
+        read = partial(self._renamed, resting=self.compilers.keys() - {compiler})
+        return self._call("preview", read, candidate=compiler, rounds=rounds)
+
+    def measure(self, resting: Collection[str] = (), **how: Any) -> Measured:
         """Times up to ``rounds`` rounds, of which none begins after ``within_s`` seconds.
 
+        ``resting``: compilers that have enough rounds, and are not timed.
         With ``iterations``: one round of so many steps per sample, between the rounds of other sessions.
         """
-        return self._call("measure", self._renamed, candidates=list(self.compilers), **how)
+        read = partial(self._renamed, resting=resting)
+        given = {"resting": list(resting)} if resting else {}
+        return self._call("measure", read, candidates=list(self.compilers), **given, **how)
 
-    def _renamed(self, reply: Any) -> Measured:
+    def _renamed(self, reply: Any, resting: Collection[str]) -> Measured:
         """With the job's names for the variants."""
         measured = from_json(Measured, reply)
-        measured.check({BASELINE, *self.compilers})
+        measured.check({BASELINE, *self.compilers} - set(resting))
         names = {**self.part.compilers, BASELINE: self.part.eager}
         # a turn starts with an untimed sample: compilations that it reports for eager were not timed
         compiled = [name for name in self.compilers if name in measured.recompiled]

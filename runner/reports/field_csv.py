@@ -34,8 +34,11 @@ RENAMED = {"speedup": "speedup_paired", "eager_fallbacks": "fallbacks_to_eager"}
 def render(summary: Summary) -> Mapping[str, bytes]:
     """A file for each compiler, section and what was tested. A missing number is an empty cell."""
     files: dict[str, bytes] = {}
-    known = [c for c in columns().values() if any(c.value(row) is not None for row in summary.comparisons)]
-    ordered = [columns()[name] for name in VERDICT] + [c for c in known if c.name not in VERDICT]
+    every = frame(summary.comparisons, columns().values())
+    for own, values in every.select_dtypes(["string", "boolean"]).items():
+        every[own] = values.map(_safe_text, "ignore")
+    ordered = [*VERDICT, *(name for name in every if name not in VERDICT and every[name].notna().any())]
+    places = {id(comparison): place for place, comparison in enumerate(summary.comparisons)}
     for section in sections(summary):
         for compiler in compilers(section):
             parts = map(file_part, (compiler, section.suite, section.dtype, section.mode, section.device))
@@ -44,14 +47,10 @@ def render(summary: Summary) -> Mapping[str, bytes]:
                 timed = testing == "performance"
                 rows = [c for c in section.comparisons if c.compiler == compiler]
                 rows = [c for c in rows if getattr(c.record.job.protocol, testing)]
-                headers = {h: n for h, n in OF_PYTORCH.items() if h not in (FROM_TIMES, "accuracy")[timed]}
-                others = [c for c in ordered if timed or c.group in OF_ACCURACY]
-                shown = [columns()[name] for name in headers.values()]
-                shown += (others := [c for c in others if c not in shown])
-                table = frame(rows, shown)
-                for own, column in table.select_dtypes(["string", "boolean"]).items():
-                    table[own] = column.map(_safe_text, "ignore")
-                table.columns = [*headers, *(RENAMED.get(column.name, column.name) for column in others)]
+                headers = {n: h for h, n in OF_PYTORCH.items() if h not in (FROM_TIMES, "accuracy")[timed]}
+                others = [n for n in ordered if timed or columns()[n].group in OF_ACCURACY]
+                headers |= {n: RENAMED.get(n, n) for n in others if n not in headers}
+                table = every.iloc[[places[id(row)] for row in rows]][[*headers]].rename(columns=headers)
                 if rows:
                     text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
                     files[f"{name}_{testing}.csv"] = text.encode()

@@ -43,9 +43,9 @@ def results_of(records: Iterable[Record]) -> tuple[Record, ...]:
     timed: dict[tuple[str, str], list[Record]] = {}
     starts: dict[str, list[Record]] = {}
     for record in records:
-        if record.experiment:
+        if record.start:
             starts.setdefault(record.job.key, []).append(record)
-        else:
+        elif not record.experiment:  # others are for those who asked: --why
             timed.setdefault((record.job.key, record.candidate), []).append(record)
     return tuple(_result(own, starts.get(key, ())) for (key, _), own in timed.items())
 

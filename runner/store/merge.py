@@ -232,7 +232,8 @@ def _facts(source: Source) -> Mapping[str, set[str]]:
         named[f"the file of suite {suite}"].add(job.case.suite)  # a part of the names of the suite's jobs
         for name, value in to_json(job.protocol).items():
             named[" ".join((f"{name} in the protocol of suite {suite}", *job.case.point))].add(str(value))
-        for name, value in to_json(job.case).items():
+        # older runs do not have the number of parameters
+        for name, value in to_json(replace(job.case, parameters=None)).items():
             named[f"{name} of {job.key}"].add(str(value))
     return named
 

@@ -33,6 +33,7 @@ from runner.store.record_file import ENDING, Records, opened, read_records, stor
 
 RUN = "run.json"
 RECORDS = "records.jsonl"
+CASES = "cases"
 THREADS = "threads"  # in run.json: by what torch chooses them
 FILES = "own_files"  # in run.json
 NO_PLAN = "it is no plan, or was cut short"
@@ -157,7 +158,7 @@ class RunFolder:
         """The job's folder, as ``write_case`` makes it. Returns the log."""
         self.records_path.stat()  # as in ``append``
         own = "each environment has a log of its own: envs/NAME/output.log" if job.environments else ""
-        return write_case(self.path / "cases" / job.key, job, own)
+        return write_case(self.path / CASES / job.key, job, own)
 
     def write_derived(self, files: Mapping[str, bytes]) -> None:
         """Writes derived files, each whole. A ``UsageError`` leaves its file and the later ones as before."""

@@ -193,7 +193,7 @@ def _transformers_behind(members: Fits) -> Judged:
 
 
 def _taught_is_best(members: Fits) -> Judged:
-    """That the source trained longer is no excuse once a run has taken as many steps."""
+    """A run that has seen fewer examples than the source and is not near perfect shows nothing."""
     ours, others = _parted(members)
     if not ours or not others:
         return NOTHING

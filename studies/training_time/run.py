@@ -17,7 +17,7 @@ from harness.backends import load_backend
 from harness.devices import attention_kernels, of
 from harness.precision import precision as precision_of
 from harness.program import Forward, Program
-from harness.timing.step import replica
+from harness.timing.copies import replica
 from harness.workload import Workload
 from runner.errors import UsageError
 from studies.corpus import Corpus, seeded_model, shakespeare, synthetic, windows

@@ -17,6 +17,7 @@ class Entry:
 
     published_batch: int = 1
     parameters: int = 0
+    parameters_small: int = 0  # 0: as many as at full scale
     source: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
@@ -47,6 +48,11 @@ class Entry:
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     shares: bool | None = None
     package: str = ""
+
+    def parameters_at(self, scale: str) -> int | None:
+        """Trainable parameters at ``scale``; None if they are not counted."""
+        counted = {"full": self.parameters, "small": self.parameters_small or self.parameters}
+        return counted.get(scale) or None
 
 
 @functools.cache

@@ -26,8 +26,8 @@ class CachedDecoder(nn.Module, ABC):
     """A model of transformers with the cache of one generation, which has room for ``length`` tokens.
 
     ``decoder``: the part of the model that reads the tokens.
-    ``forward`` reads tokens, (batch, n), behind those read since ``begin`` and gives the logits of the
-    one that follows, (batch, vocabulary). Its first call gets all of the workload's arguments.
+    ``forward`` reads the next tokens, (batch, n), and gives the logits of the token after them,
+    (batch, vocabulary). Its first call after ``begin`` gets all of the workload's arguments.
     """
 
     def __init__(self, model: Any, length: int, decoder: nn.Module) -> None:
@@ -237,7 +237,7 @@ class WhisperTranscriber(CachedDecoder):
         cache = self.cache
         if features is not None:
             return self._read(tokens, self.model.model.encoder(features).last_hidden_state, cache)
-        # The decoder asks only whether there is something to attend to: what it needs of that is cached.
+        # The decoder only asks whether there are encoder states; their keys and values are cached.
         return self._read(tokens, cache.cross_attention_cache.layers[0].keys, cache)
 
     def _read(self, tokens: Tensor, encoded: Tensor, cache: Any) -> Tensor:

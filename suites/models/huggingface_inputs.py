@@ -17,7 +17,7 @@ _DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian", 
 """Families that the field gives decoder_input_ids; others shift the labels."""
 
 _SHORTEST_SOUND, _FRAME = 3200, 320
-"""Numbers of a sound: so many that the convolutions of a speech model leave some frames; of one frame."""
+"""Numbers of a sound: the fewest of which a speech model's convolutions leave frames; those of a frame."""
 
 _NONE = torch.empty(0)
 

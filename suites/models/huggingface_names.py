@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import importlib
 import re
@@ -40,14 +39,6 @@ def _by_packages(modules: Iterable[str]) -> dict[str, str]:
         inside: dict[str, str] = getattr(package, "_class_to_module", {})
         where.update({name: f"{module}.{file}" for name, file in inside.items()})
     return where
-
-
-def model_class_names_like(glob: str) -> tuple[str, ...]:
-    """Those names that fit ``glob``. ``LookupError`` if none does."""
-    names = tuple(name for name in model_class_names() if fnmatch.fnmatchcase(name, glob))
-    if not names:
-        raise LookupError(f"no model class of transformers fits {glob!r}")
-    return names
 
 
 def model_class(name: str) -> Any:

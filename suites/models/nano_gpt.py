@@ -9,22 +9,10 @@ compared with other implementations; the test does so with transformers'.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-
-@dataclass(frozen=True, kw_only=True)
-class NanoGPTConfig:
-    vocab_size: int
-    block_size: int  # the longest sequence
-    n_layer: int
-    n_head: int
-    n_embd: int
-    dropout: float = 0.0
-    bias: bool = True  # in linear layers and layer norms; GPT-2 has them, nanoGPT's default has not
 
 
 class LayerNorm(nn.Module):
@@ -40,15 +28,15 @@ class LayerNorm(nn.Module):
 
 
 class CausalSelfAttention(nn.Module):
-    def __init__(self, config: NanoGPTConfig) -> None:
+    def __init__(self, n_embd: int, n_head: int, dropout: float, bias: bool) -> None:
         super().__init__()
-        if config.n_embd % config.n_head:
-            raise ValueError(f"n_embd {config.n_embd} is not a multiple of n_head {config.n_head}")
-        self.n_head = config.n_head
-        self.dropout = config.dropout
-        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
-        self.resid_dropout = nn.Dropout(config.dropout)
+        if n_embd % n_head:
+            raise ValueError(f"n_embd {n_embd} is not a multiple of n_head {n_head}")
+        self.n_head = n_head
+        self.dropout = dropout
+        self.c_attn = nn.Linear(n_embd, 3 * n_embd, bias=bias)
+        self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
+        self.resid_dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         batch, time, width = x.shape
@@ -67,11 +55,11 @@ class CausalSelfAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, config: NanoGPTConfig) -> None:
+    def __init__(self, n_embd: int, dropout: float, bias: bool) -> None:
         super().__init__()
-        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
-        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
-        self.dropout = nn.Dropout(config.dropout)
+        self.c_fc = nn.Linear(n_embd, 4 * n_embd, bias=bias)
+        self.c_proj = nn.Linear(4 * n_embd, n_embd, bias=bias)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         wide = functional.gelu(self.c_fc(x))  # (batch, time, 4 * n_embd)
@@ -80,12 +68,12 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: NanoGPTConfig) -> None:
+    def __init__(self, n_embd: int, n_head: int, dropout: float, bias: bool) -> None:
         super().__init__()
-        self.ln_1 = LayerNorm(config.n_embd, config.bias)
-        self.attn = CausalSelfAttention(config)
-        self.ln_2 = LayerNorm(config.n_embd, config.bias)
-        self.mlp = FeedForward(config)
+        self.ln_1 = LayerNorm(n_embd, bias)
+        self.attn = CausalSelfAttention(n_embd, n_head, dropout, bias)
+        self.ln_2 = LayerNorm(n_embd, bias)
+        self.mlp = FeedForward(n_embd, dropout, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.ln_1(x))
@@ -94,18 +82,30 @@ class Block(nn.Module):
 
 
 class NanoGPT(nn.Module):
-    def __init__(self, config: NanoGPTConfig) -> None:
+    """``block_size``: the longest sequence. ``bias``: of linear layers and norms, which nanoGPT omits."""
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        block_size: int,
+        n_layer: int,
+        n_head: int,
+        n_embd: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
-        self.wte = nn.Embedding(config.vocab_size, config.n_embd)
-        self.wpe = nn.Embedding(config.block_size, config.n_embd)
-        self.drop = nn.Dropout(config.dropout)
-        self.h = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
-        self.ln_f = LayerNorm(config.n_embd, config.bias)
+        self.wte = nn.Embedding(vocab_size, n_embd)
+        self.wpe = nn.Embedding(block_size, n_embd)
+        self.drop = nn.Dropout(dropout)
+        self.h = nn.ModuleList([Block(n_embd, n_head, dropout, bias) for _ in range(n_layer)])
+        self.ln_f = LayerNorm(n_embd, bias)
         self.apply(_initialize)
         for name, weight in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 # 2 * n_layer of these add to the residual stream: their sum keeps its scale (GPT-2, 2.3)
-                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * config.n_layer))
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * n_layer))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``tokens`` (batch, time) to logits (batch, time, vocab_size); time <= block_size.

@@ -11,14 +11,13 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
-from suites.models.words import closest, value_of
+from suites.models.words import closest, fitting, value_of
 
 OPTIONAL = {"drop_rate": 0.0, "drop_path_rate": 0.0}
 """No dropout, and no path dropped: with either, no two runs of a step could be compared."""
@@ -133,12 +132,11 @@ def matching_names(pattern: str) -> tuple[str, ...]:
     """The names that ``pattern``, a name or a glob, stands for. ``LookupError`` if there is none."""
     from timm.models import get_deprecated_models, list_models
 
-    if set("*?[") & set(pattern):
-        every = list_models(include_tags="." in pattern)
-        names = tuple(name for name in every if fnmatchcase(name, pattern))
-        if not names:
-            text = "".join(letter for letter in pattern if letter not in "*?[]!")
-            raise LookupError(f"timm has no model whose name fits {pattern!r}{closest(text, list_models())}")
+    names = fitting(pattern, list_models(include_tags="." in pattern))
+    if names is not None and not names:
+        text = "".join(letter for letter in pattern if letter not in "*?[]!")
+        raise LookupError(f"timm has no model whose name fits {pattern!r}{closest(text, list_models())}")
+    if names:
         return names
     renamed = get_deprecated_models()
     if pattern in renamed:

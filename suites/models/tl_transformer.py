@@ -7,48 +7,32 @@ d d_model, e d_head. Nothing is fused by hand, so that compilers can fuse it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 
-@dataclass(frozen=True, kw_only=True)
-class TLTransformerConfig:
-    vocab_size: int
-    block_size: int  # the longest sequence
-    n_layer: int
-    n_head: int
-    d_model: int
-    d_head: int
-    d_mlp: int
-    init_std: float = 0.02
-    layer_norm_eps: float = 1e-5
-
-
 class LayerNorm(nn.Module):
-    def __init__(self, config: TLTransformerConfig) -> None:
+    def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.eps = config.layer_norm_eps
-        self.w = nn.Parameter(torch.ones(config.d_model))
-        self.b = nn.Parameter(torch.zeros(config.d_model))
+        self.w = nn.Parameter(torch.ones(d_model))
+        self.b = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, residual: Tensor) -> Tensor:
         centered = residual - residual.mean(dim=-1, keepdim=True)  # (b, q, d)
         variance = residual.var(dim=-1, keepdim=True, unbiased=False)  # (b, q, 1)
-        return centered / (variance + self.eps).sqrt() * self.w + self.b
+        return centered / (variance + 1e-5).sqrt() * self.w + self.b
 
 
 class Attention(nn.Module):
-    def __init__(self, config: TLTransformerConfig) -> None:
+    def __init__(self, n_head: int, d_model: int, d_head: int) -> None:
         super().__init__()
-        n_head, d_model, d_head = config.n_head, config.d_model, config.d_head
         self.scale = math.sqrt(d_head)
-        self.W_Q = _normal((n_head, d_model, d_head), config.init_std)
-        self.W_K = _normal((n_head, d_model, d_head), config.init_std)
-        self.W_V = _normal((n_head, d_model, d_head), config.init_std)
-        self.W_O = _normal((n_head, d_head, d_model), config.init_std)
+        self.W_Q = _normal(n_head, d_model, d_head)
+        self.W_K = _normal(n_head, d_model, d_head)
+        self.W_V = _normal(n_head, d_model, d_head)
+        self.W_O = _normal(n_head, d_head, d_model)
         self.b_Q = nn.Parameter(torch.zeros(n_head, d_head))
         self.b_K = nn.Parameter(torch.zeros(n_head, d_head))
         self.b_V = nn.Parameter(torch.zeros(n_head, d_head))
@@ -75,12 +59,12 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self, config: TLTransformerConfig) -> None:
+    def __init__(self, d_model: int, d_mlp: int) -> None:
         super().__init__()
-        self.W_in = _normal((config.d_model, config.d_mlp), config.init_std)
-        self.b_in = nn.Parameter(torch.zeros(config.d_mlp))
-        self.W_out = _normal((config.d_mlp, config.d_model), config.init_std)
-        self.b_out = nn.Parameter(torch.zeros(config.d_model))
+        self.W_in = _normal(d_model, d_mlp)
+        self.b_in = nn.Parameter(torch.zeros(d_mlp))
+        self.W_out = _normal(d_mlp, d_model)
+        self.b_out = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Tensor) -> Tensor:
         x = functional.gelu(x @ self.W_in + self.b_in, approximate="tanh")  # (b, q, d_mlp)
@@ -88,12 +72,12 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: TLTransformerConfig) -> None:
+    def __init__(self, n_head: int, d_model: int, d_head: int, d_mlp: int) -> None:
         super().__init__()
-        self.ln1 = LayerNorm(config)
-        self.attn = Attention(config)
-        self.ln2 = LayerNorm(config)
-        self.mlp = MLP(config)
+        self.ln1 = LayerNorm(d_model)
+        self.attn = Attention(n_head, d_model, d_head)
+        self.ln2 = LayerNorm(d_model)
+        self.mlp = MLP(d_model, d_mlp)
 
     def forward(self, residual: Tensor) -> Tensor:
         residual = residual + self.attn(self.ln1(residual))
@@ -102,14 +86,26 @@ class Block(nn.Module):
 
 
 class TLTransformer(nn.Module):
-    def __init__(self, config: TLTransformerConfig) -> None:
+    """``block_size``: the longest sequence."""
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        block_size: int,
+        n_layer: int,
+        n_head: int,
+        d_model: int,
+        d_head: int,
+        d_mlp: int,
+    ) -> None:
         super().__init__()
-        self.W_E = _normal((config.vocab_size, config.d_model), config.init_std)
-        self.W_pos = _normal((config.block_size, config.d_model), config.init_std)
-        self.blocks = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
-        self.ln_final = LayerNorm(config)
-        self.W_U = _normal((config.d_model, config.vocab_size), config.init_std)
-        self.b_U = nn.Parameter(torch.zeros(config.vocab_size))
+        self.W_E = _normal(vocab_size, d_model)
+        self.W_pos = _normal(block_size, d_model)
+        self.blocks = nn.ModuleList([Block(n_head, d_model, d_head, d_mlp) for _ in range(n_layer)])
+        self.ln_final = LayerNorm(d_model)
+        self.W_U = _normal(d_model, vocab_size)
+        self.b_U = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``tokens`` (batch, time) to logits (batch, time, vocab_size); time <= block_size."""
@@ -120,5 +116,5 @@ class TLTransformer(nn.Module):
         return logits
 
 
-def _normal(shape: tuple[int, ...], std: float) -> nn.Parameter:
-    return nn.Parameter(torch.empty(shape).normal_(std=std))
+def _normal(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(shape).normal_(std=0.02))

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import difflib
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -18,6 +19,11 @@ def value_of(text: str) -> Any:
     with contextlib.suppress(ValueError, SyntaxError):
         return ast.literal_eval(text)
     return text
+
+
+def fitting(pattern: str, names: Iterable[str]) -> tuple[str, ...] | None:
+    """The names that a glob fits; None for a pattern that is no glob."""
+    return tuple(n for n in names if fnmatchcase(n, pattern)) if {*"*?["} & {*pattern} else None
 
 
 def closest(name: str, names: Iterable[str]) -> str:

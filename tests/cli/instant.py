@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class Pretender:
                 Path(UNDER_WAY).touch()
                 time.sleep(600)
             return {"status": Status.PASS, "parity": None, "metrics": {}, "notes": []}
+        if call == "preview":
+            return {"rounds": [self._round(i) for i in range(request["rounds"])], "recompiled": {}}
         if call == "measure":
             if name == "slow":
                 Path(UNDER_WAY).touch()
@@ -68,6 +71,10 @@ class Pretender:
     def _round(self, number: int) -> Round:
         variants = (BASELINE, *self._job.candidates)
         seconds = dict.fromkeys(variants, STEP_S * (1 + 0.01 * (number * 7 % 5)))
+        if self._job.case.name != "one":  # whose verdict one process closes
+            seconds[BASELINE] *= 1 + 0.01 * (self._job.protocol.process * 3 % 4)
+        if self._job.case.name == "unlucky" and self._job.protocol.process < 2:
+            seconds.update({name: 2 * seconds[name] for name in self._job.candidates})
         return Round(order=variants, seconds=seconds, minor_faults=dict.fromkeys(variants, 0.0))
 
 
@@ -138,9 +145,8 @@ def _leave_out(*endings: str) -> None:
 
 # -- many runs ------------------------------------------------------------------
 def serve() -> None:
-    """One request a line: argv, output, kill_after (seconds), die_at, tear, light, largest_file (bytes).
-
-    Answers with the exit code.
+    """One request a line: argv, output, kill_after (seconds), kill_workers (not the run), die_at, tear,
+    light, largest_file (bytes). Answers with the exit code.
     """
     from tests.cli.forked import import_the_runner
 
@@ -155,11 +161,21 @@ def serve() -> None:
         os.close(printing)
         if request["kill_after"] is not None:
             time.sleep(request["kill_after"])
-            os.kill(pid, signal.SIGKILL)  # it may have ended; the number is its own until we have waited
+            # it may have ended; the number is its own until we have waited
+            for number in _workers_of(pid) if request["kill_workers"] else (pid,):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
         with os.fdopen(printed, "rb") as output:
             Path(request["output"]).write_bytes(output.read())
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _workers_of(runner: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{runner}/task/{runner}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _forked(request: Mapping[str, Any], printing: int) -> None:

@@ -38,16 +38,18 @@ class Server(Forks):
         self,
         *words: str,
         kill_after: float | None = None,
+        kill_workers: bool = False,
         die_at: int = 0,
         tear: int = 0,
         largest_file: int | None = None,
     ) -> Ended:
-        """One run. It is killed after so many seconds, unless it has ended by then; or kills itself
+        """One run. It, or its workers, are killed after so many seconds, unless it has ended; or kills itself
         (``tests/cli/instant.py``); or can write no file beyond so many bytes."""
         code = self.exit_code(
             argv=words,
             output=str(self._output),
             kill_after=kill_after,
+            kill_workers=kill_workers,
             die_at=die_at,
             tear=tear,
             light=self.light,

@@ -73,7 +73,7 @@ def test_the_host_has_imported_the_session_and_all_it_needs() -> None:
     code = (
         "import sys; from harness.worker.host import _import_torch; _import_torch(); "
         "before = {*sys.modules}; "
-        "import harness.worker.main, harness.worker.session, harness.worker.replay; "
+        "import harness.worker.main, harness.worker.session; "
         "print(*sorted({*sys.modules} - before))"
     )
     done = ran(sys.executable, "-c", code, cwd=ROOT)

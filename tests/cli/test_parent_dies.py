@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.schema import Status
 from runner.interrupts import ENDING
-from runner.store.joined import key_of
+from runner.store.joined import Key, key_of
 from runner.store.record_file import CUT_SHORT, read_records
 from runner.store.run_folder import RECORDS
 from tests.cli.command import ANIMALS, PATIENCE_S, ROOT, begun, wait_until
@@ -31,18 +32,20 @@ from tests.factories import Patch, known, sampled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
+Numbers = dict[Key, tuple[Status, tuple[float, ...]]]
+
 EXPECTED = {(name, candidate) for name in ("one", "two", "three") for candidate in ("eager", "inductor")}
 
 
-def duration(server: Server, tmp_path: Path) -> float:
-    """Seconds that a run takes when nobody kills it (the second of two: the first warms caches)."""
+def whole_run(server: Server, tmp_path: Path) -> tuple[float, Numbers]:
+    """Seconds and numbers of a run that nobody kills (the second of two: the first warms caches)."""
     for number in range(2):
         folder = tmp_path / f"whole{number}" / "run"
         began = time.monotonic()
         ended = server.run(*FLAGS, f"--output-dir={folder}")
         assert ended.code == 0, ended.printed
         check_whole(folder, folder.parent / "none")
-    return time.monotonic() - began
+    return time.monotonic() - began, numbers_in(folder)
 
 
 def left_in(folder: Path) -> list[int]:
@@ -65,8 +68,18 @@ def state_of(folder: Path) -> str:
     return f"{whole} records{torn}{ended}"
 
 
-def check_whole(folder: Path, before: Path) -> None:
-    """Every record once; the file begins with what it was ``before``; every report is there, and whole."""
+def numbers_in(folder: Path) -> Numbers:
+    return {
+        key_of(record): (record.status, known(record.samples).baseline_s)
+        for record in read_records(folder / RECORDS).processes
+    }
+
+
+def check_whole(folder: Path, before: Path, unbroken: Numbers | None = None) -> None:
+    """Every record once; the file begins with what it was ``before``; every report is there, and whole.
+
+    ``unbroken``: the numbers of a run that nobody killed.
+    """
     path = folder / "records.jsonl"
     written = path.read_bytes()
     if before.exists():
@@ -75,13 +88,16 @@ def check_whole(folder: Path, before: Path) -> None:
     assert content.damage == ()
     assert {(r.job.case.name, r.candidate) for r in content.records} == EXPECTED
     lines = [line for line in written.splitlines() if not line.endswith(CUT_SHORT)]
-    assert len(lines) == len({key_of(record) for record in content.processes}) == 2 * len(EXPECTED)
+    numbers = numbers_in(folder)
+    assert len(lines) == len(content.processes) == len(numbers)
+    if unbroken is not None:
+        assert numbers == unbroken
     names = {file.name for file in folder.iterdir()}
     assert {"run.json", "report.md", "summary.json"} <= names
     assert not [name for name in names if name.endswith(".partial")]
 
 
-def finish(server: Server, folder: Path) -> None:
+def finish(server: Server, folder: Path, unbroken: Numbers | None = None) -> None:
     """What a person does after a crash, and what must have become of the run then."""
     assert left_in(folder) == [], "workers outlived their runner"
     path = folder / "records.jsonl"
@@ -96,20 +112,36 @@ def finish(server: Server, folder: Path) -> None:
     assert ended.code == 0, f"{torn}\n{ended.printed}"
     assert "Traceback" not in ended.printed
     assert ended.printed.count("cut short when the run was killed") == ("torn" in torn)
-    check_whole(folder, before)
+    check_whole(folder, before, unbroken)
 
 
 def kill_many(server: Server, folder: Path, kills: int) -> Counter[str]:
-    """Kills so many runs at times spread evenly over their duration, and finishes each."""
+    """Kills so many runs at times spread evenly over their duration, and finishes each.
+
+    Of every fourth run the worker is killed, and the run goes on: its candidate may have failed.
+    """
     rng = random.Random(7)
-    whole_s = duration(server, folder)
+    whole_s, unbroken = whole_run(server, folder)
     seen: Counter[str] = Counter()
     for number in range(kills):
         run = folder / f"run{number}"
         after = whole_s * (number + rng.random()) / kills
-        ended = server.run(*FLAGS, f"--output-dir={run}", kill_after=after)
+        words = *FLAGS, f"--output-dir={run}"
+        if number % 4 == 3:
+            ended = server.run(*words, kill_after=after, kill_workers=True)
+            if "cannot be listed: it ended Python (SIGKILL)" in ended.printed:
+                seen["nothing was begun"] += 1
+                continue
+            assert ended.code in (0, 1), ended.printed
+            content = read_records(run / RECORDS)
+            assert sorted((r.job.case.name, r.candidate) for r in content.records) == sorted(EXPECTED)
+            assert len({key_of(record) for record in content.processes}) == len(content.processes)
+            failed = [record for record in content.records if not record.status.passed]
+            seen["a worker's candidate failed" if failed else "a worker was replaced"] += 1
+            continue
+        ended = server.run(*words, kill_after=after)
         seen[state_of(run) if ended.code == -signal.SIGKILL else "had ended"] += 1
-        finish(server, run)
+        finish(server, run, unbroken)
     return seen
 
 

@@ -8,11 +8,13 @@ beside this file: the models, compilers and metrics of people (``test_own_*``, `
 import re
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from runner.store.record_file import read_records
 from tests.cli.command import ROOT, TOYS, runner
 from tests.cli.instant_runs import FLAGS, Server
 from tests.command_line import ran
@@ -33,7 +35,7 @@ MEASURED = (
     ("--inference --inductor --sweep 'batch=1:4:*2'", r"over batch 1 to 4: faster at 0.*3/3 pass"),
     ("--inference --inductor --sweep threads=1,2", r"over threads 1 to 2: .* 2/2 pass"),
     ("--training --inductor --fail-on=speedup:1.4", 1, r"speedup:1\.4: FAILED"),
-    ("--training --inductor --fail-on=speedup:0.8", r"speedup:0\.8: passed"),
+    ("--training --inductor --fail-on=speedup:0.8 --confirm", r"speedup:0\.8: passed"),
     ("--training --inductor --format=csv,json,md", r"inductor 1\.0.* pass\nFiles: \S+/new\n$"),
     ("--training --inductor --total-partitions=2 --partition-id=1", "part 1 of 2: the plan has 1 job"),
     ("--inference --compilers=inductor --only=layer_norm --suites=ops", "layer_norm .*parity pass"),
@@ -114,6 +116,25 @@ def test_why_and_tune(tmp_path: Path, words: str, says: str) -> None:
     done = runner(*words.split(), *more, f"--output-dir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stderr
     assert re.search(says, done.stdout, re.DOTALL), done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_why_that_was_killed_goes_on(server: Server, tmp_path: Path, number: int) -> None:
+    """Killed in the middle of writing the record of the look, and each of the pairs."""
+    out = tmp_path / "run"
+    words = shlex.split(f"--why --training --compilers=aot_eager {ONE.format(new=out)}")
+    assert server.run(*words, tear=number).code == -signal.SIGKILL
+    before = (out / "records.jsonl").read_bytes()
+    ended = server.run("--resume", str(out))
+    assert ended.code == 0, ended.printed
+    assert (out / "records.jsonl").read_bytes().startswith(before)
+    records = read_records(out / "records.jsonl").processes
+    parts = sorted((record.experiment, record.candidate) for record in records)
+    assert parts == [("", "aot_eager"), ("", "dynamo_eager"), ("look", "aot_eager")]
+    for printed in (ended.printed, server.run("--visualize-logs", str(out)).printed):
+        assert "What it is not" in printed
+    assert {"why.html", "why.md", "why.json"} <= {path.name for path in out.iterdir()}
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from runner.store.record_file import read_records
 from studies.compile_modes.run import EXPECTATIONS, PARTS
 from tests.cli.command import ROOT
 from tests.command_line import ran
+from tests.factories import known
 
 
 def studies(*words: str) -> subprocess.CompletedProcess[str]:
@@ -25,15 +26,11 @@ def test_the_quick_form_compiles_runs_and_reports(tmp_path: Path) -> None:
     run_records = [r for part in PARTS for r in read_records(folder / part / "records.jsonl").records]
     assert len(run_records) == 4
     for record in run_records:
-        first, *later = record.first_calls_s
-        assert first == max(record.first_calls_s)
-        assert len(later) >= 3
+        assert record.first_calls_s[0] == max(record.first_calls_s)
+        assert len(record.first_calls_s) > 3
         assert record.metrics["compile_cache_hits"] == 0  # each mode compiles with empty caches
-        assert record.samples is not None
-        assert len(record.samples) == 6
-        autotuned = record.metrics["kernels_autotuned"]
-        assert isinstance(autotuned, int)
-        assert (autotuned > 0) == (record.candidate == "inductor_max_autotune")
+        assert len(known(record.samples)) == 6
+        assert bool(record.metrics["kernels_autotuned"]) == (record.candidate == "inductor_max_autotune")
     report = (folder / EXPECTATIONS).read_bytes()
     assert studies("report", str(folder)).returncode == 0
     assert (folder / EXPECTATIONS).read_bytes() == report

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.schema import Case, Mode, Setting
+from harness.workload import Workload
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from harness.workload import Workload
 
 NAMES = ("llama", "gpt2", "whisper")
 VOCABULARY = 97

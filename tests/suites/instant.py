@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.schema import Case, Setting
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
+from harness.workload import Workload
 
 NAMES = ("one", "two", "three")
-ON_REQUEST = ("slow", "hangs")
+ON_REQUEST = ("slow", "hangs", "unlucky")  # what each does: tests/cli/instant.py
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.schema import Case, Setting
-
-if TYPE_CHECKING:
-    from harness.workload import Workload
+from harness.workload import Workload
 
 NAMES = ("linear", "norm", "deep")
 
@@ -29,8 +25,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
 def build(case: Case) -> Workload:
     import torch
     from torch import nn
-
-    from harness.workload import Workload
 
     blocks = {
         "linear": lambda: nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)),

@@ -13,7 +13,7 @@ from harness.codec import to_json
 from harness.schema import BASELINE, STOPPED, WHOLE, Failure, Job, Protocol, Record, Status
 from harness.worker.status_page import Activity
 from runner.cli.commands import job_command
-from runner.engine import JobContext, Place
+from runner.engine import JobContext, Pairs, Place
 from runner.engine.gate import DeviceGate, Seat
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerLost
@@ -57,6 +57,7 @@ class Script:
         self.running = ""
         self.recompiling: dict[str, int] = {}
         self.reasons: dict[str, str] = {}
+        self.resting: list[str] = []
 
     @contextlib.contextmanager
     def launch(self, job: Job) -> Iterator[Script]:
@@ -93,11 +94,15 @@ class Script:
         return {"metrics": {"iterations_per_sample": 4}}
 
     def _measure(self, request: Mapping[str, Any]) -> Reply:
-        order = [*request["candidates"], BASELINE]
+        self.resting = request.get("resting", [])
+        order = [name for name in (*request["candidates"], BASELINE) if name not in self.resting]
         seconds = {name: 1.0 + i / 10 for i, name in enumerate(sorted(order))}
         timed_round = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
         rounds = [timed_round] * request["rounds"]
         return {"rounds": rounds, "recompiled": self.recompiling, "reasons": self.reasons}
+
+    def _preview(self, request: Mapping[str, Any]) -> Reply:
+        return self._measure({"candidates": [request["candidate"]], "rounds": request["rounds"]})
 
     def _finish(self, request: Mapping[str, Any]) -> Reply:
         return {"metrics": {BASELINE: {"peak_memory_bytes": 10}, "a": {"peak_memory_bytes": 5}}}
@@ -115,6 +120,7 @@ def run(
     skip: str = "",
     gate: Seat | None = None,
     device: str = "cpu",
+    preview: Callable[[Pairs], object] | None = None,
     **protocol: Any,
 ) -> list[Record]:
     settings = Protocol(**{"repeat": 6, **protocol})
@@ -127,6 +133,7 @@ def run(
         place=Place(logs={"": "cases/x/output.log"}),
         reproduce=job_command,
         stop=stop,
+        preview=preview,
         clock=script.now,
         gate=gate or DeviceGate().seat(),
     )
@@ -157,6 +164,62 @@ def test_a_healthy_job() -> None:
     assert first.rounds_ended == "fixed count"
     assert "--backend=a " in first.reproduce
     assert first.job.candidates == ("a", "b", "c")
+
+
+def test_inductor_is_timed_before_the_others_are_compiled() -> None:
+    seen = list[Pairs]()
+    records = run(script := Script(), ("a", "inductor", "b"), preview=seen.append)
+    calls = [name for _, name in script.calls]
+    assert calls[:5] == ["open", "prepare inductor", "preview inductor", "prepare a", "prepare b"]
+    assert [(name, len(times)) for pairs in seen for name, (_, times) in pairs.items()] == [("inductor", 10)]
+    assert [len(known(record.samples)) for record in records] == [6, 6, 6]  # these rounds do not count
+
+
+@pytest.mark.parametrize("candidates", [("inductor",), ("eager", "inductor")])
+def test_a_wrong_candidate_and_one_alone_are_not_timed_early(candidates: tuple[str, ...]) -> None:
+    script, seen = Script(), list[Pairs]()
+    wrong: Reply = {"status": "fail_accuracy", "parity": None, "metrics": {}, "notes": []}
+    script.faults = {(1, "prepare", "inductor"): {"ok": wrong}}
+    run(script, candidates, preview=seen.append)
+    assert not seen
+
+
+class Noisy(Script):
+    """``b`` has times that do not settle."""
+
+    counts: list[tuple[int, tuple[str, ...]]]
+
+    def _measure(self, request: Mapping[str, Any]) -> Reply:
+        reply = super()._measure(request)
+        self.counts.append((len(reply["rounds"]), tuple(self.resting)))
+        for index, timed in enumerate(reply["rounds"]):
+            factor = 1 + 0.1 * (-1) ** (index // 2)
+            reply["rounds"][index] = timed | {"seconds": {**timed["seconds"], "b": factor}}
+        return reply
+
+
+def test_a_candidate_that_is_done_leaves_the_rounds() -> None:
+    script = Noisy()
+    script.counts = []
+    a, b = run(script, ("a", "b"), repeat=None, min_rounds=15, max_rounds=45, max_measure_s=1e9, processes=1)
+    assert script.counts[-1][1] == ("a",)
+    a_samples, b_samples = known(a.samples), known(b.samples)
+    timed_with_a = sum(count for count, resting in script.counts if not resting)
+    assert (len(a_samples), len(b_samples)) == (timed_with_a, sum(count for count, _ in script.counts))
+    assert a_samples.round_index == b_samples.round_index[:timed_with_a]  # pairs keep these rounds
+    assert a.metrics["candidate_peak_memory_bytes"] == 5  # and it is still looked at when the job ends
+    assert (a.rounds_ended, b.rounds_ended) == ("precise", "most rounds")
+
+
+def test_candidates_of_one_compiler_stay_in_the_same_rounds() -> None:
+    script = Noisy()
+    script.counts = []
+    names = ("b[x=1]", "b", "a")
+    with_x, plain, _ = run(
+        script, names, repeat=None, min_rounds=15, max_rounds=45, max_measure_s=1e9, processes=1
+    )
+    assert {resting for _, resting in script.counts} == {(), ("a",)}
+    assert known(with_x.samples).round_index == known(plain.samples).round_index
 
 
 BROKEN = failed(Status.FAIL_TO_RUN, "gone", broken=True)  # the device

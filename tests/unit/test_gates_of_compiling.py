@@ -14,7 +14,7 @@ from runner.cli.main import main
 from runner.errors import UsageError
 from runner.plan.config import RunConfig
 from runner.runs.compare.changes import RunChanges
-from runner.runs.compare.gates import Gate, GateResult, gate_result, gates_asked
+from runner.runs.compare.gates import Gate, GateResult, Row, gate_result, gates_asked
 from runner.runs.compare.run import load
 from tests.factories import compiled_cold, known, make_environments, make_job, make_record, with_samples
 from tests.unit.test_changes import MODELS, compared, gated, write
@@ -130,9 +130,11 @@ def test_a_result_that_failed_has_no_speedup_to_pass_with(tmp_path: Path) -> Non
 )
 def test_a_failure_is_1_without_data_2_and_open_3(answers: str, code: int) -> None:
     """Of several answers, the smallest code."""
-    gate = Gate(kind="regression")
+    gate, row = Gate(kind="regression"), Row("name", "text", ())
     results = [
-        GateResult(gate=gate, title="t", cases=("c",) * (answer == "F"), open=("o",) * (answer in "FO"))
+        GateResult(
+            gate=gate, title="t", rows=(), failed=(row,) * (answer == "F"), unsure=(row,) * (answer in "FO")
+        )
         for answer in answers
         if answer != "N"
     ]

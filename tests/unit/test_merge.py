@@ -202,6 +202,17 @@ def in_environment(job: Job, **facts: Any) -> list[Record]:
     return [replace(r, environment={**r.environment, **facts}) for r in whole(job)]
 
 
+def test_a_run_of_before_models_were_counted_belongs_to_one_of_after(tmp_path: Path) -> None:
+    counted = replace(TWO, case=replace(TWO.case, parameters=20))
+    assert counted == TWO
+    a, b = (
+        write_run(tmp_path / "a", [ONE, TWO], whole(ONE)),
+        write_run(tmp_path / "b", [counted], whole(counted)),
+    )
+    merged = merge([a, b], tmp_path / "new", [])
+    assert merged.folder.read().records == (*whole(ONE), *whole(TWO))
+
+
 def other_samples() -> Record:
     record = make_record(ONE, "eager")
     return with_samples(record, baseline_s=known(record.samples).baseline_s[::-1])

@@ -99,60 +99,55 @@ def test_records_come_in_the_order_of_the_plan_or_without_one_in_that_of_the_fil
     assert names() == in_file
 
 
-def test_a_run_is_not_continued_on_another_processor(tmp_path: Path, capsys: Capture) -> None:
-    folder = RunFolder.create(tmp_path / "run", (make_job("m"),), ("x",))
-    folder.append(make_record(make_job("m"), "inductor"))
-    assert main(["--resume", str(folder.path)]) == 2
-    assert "has results of cpu Synthetic CPU, and this is" in capsys.readouterr().err
-
-
-def test_a_run_of_an_older_format_is_not_continued(tmp_path: Path, capsys: Capture) -> None:
-    folder = RunFolder.create(tmp_path / "run", (make_job("m"),), ("x",))
-    folder.append(replace(make_record(make_job("m"), "inductor"), schema_version=2))
-    assert main(["--resume", str(folder.path)]) == 2
-    assert (
-        "was measured by an older version; measure the other jobs in a new folder" in capsys.readouterr().err
-    )
-
-
-def test_no_run_is_continued_with_another_torch(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
+@pytest.fixture
+def here(monkeypatch: Patch) -> None:
+    """This machine is the one of the made-up records, and measures nothing."""
     monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
-    job = make_job("m")
-    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
-    folder.append(make_record(job, "inductor"))
-    assert main(["--resume", str(folder.path)]) == 2
-    assert "has results of torch 0.0.0+synthetic, and this is torch" in capsys.readouterr().err
-    # a wheel from PyPI states its version without the local part
-    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
-    monkeypatch.setattr("runner.cli.measuring.measure", lambda *_: 0)
-    assert main(["--resume", str(folder.path)]) == 0
-
-
-@pytest.mark.parametrize("here", ["A card", "Another card"])
-def test_a_run_is_not_continued_on_another_card(
-    tmp_path: Path, capsys: Capture, monkeypatch: Patch, here: str
-) -> None:
-    monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
-    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
-    monkeypatch.setattr("runner.cli.actions.measure.devices_here", lambda _: {"models": {"cuda": here}})
+    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")  # without a local part
+    monkeypatch.setattr("runner.cli.actions.measure.devices_here", lambda _: {"models": {"cuda": "A card"}})
     monkeypatch.setattr("runner.plan.probe.missing_devices", lambda _: {"cuda": "it is gone"})
-    job = make_job("m", device="cuda")
+    monkeypatch.setattr("runner.cli.measuring.measure", lambda *_: 0)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("device", "facts", "version", "says"),
+    [
+        ("cpu", {}, SCHEMA_VERSION, ""),
+        ("cpu", {}, 2, "was measured by an older version; measure the other jobs in a new folder"),
+        (
+            "cpu",
+            {"cpu": "Other"},
+            SCHEMA_VERSION,
+            "has results of cpu Other, and this is cpu Synthetic CPU; ",
+        ),
+        (
+            "cpu",
+            {"torch": "9.9"},
+            SCHEMA_VERSION,
+            "has results of torch 9.9, and this is torch 0.0.0; measure",
+        ),
+        ("cuda", {"device_name": "A card"}, SCHEMA_VERSION, "cuda is not there (it is gone); go on where"),
+        ("cuda", {"device_name": "B card"}, SCHEMA_VERSION, "has results of device_name B card, and this is"),
+    ],
+)
+def test_a_run_is_continued_where_it_was_measured(
+    tmp_path: Path, capsys: Capture, device: str, facts: dict[str, str], version: int, says: str
+) -> None:
+    job = make_job("m", device=device)
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
-    measured = make_record(job, "inductor")
-    folder.append(replace(measured, environment={**measured.environment, "device_name": "A card"}))
-    assert main(["--resume", str(folder.path)]) == 2
-    said = "has results of device_name A card, and this is device_name Another card; measure"
-    assert (said in capsys.readouterr().err) is (here == "Another card")
+    measured = replace(make_record(job, "inductor"), schema_version=version)
+    folder.append(replace(measured, environment={**measured.environment, **facts}))
+    assert main(["--resume", str(folder.path)]) == (2 if says else 0)
+    assert says in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("threads", "refused"), [(None, True), (2, False)])
 def test_a_run_is_not_continued_where_torch_chooses_other_threads(
     tmp_path: Path, capsys: Capture, monkeypatch: Patch, threads: int | None, refused: bool
 ) -> None:
     """In one record, processes with one thread would stand beside processes with another number."""
-    monkeypatch.setattr("runner.cli.actions.measure.cpu_model", lambda: "Synthetic CPU")
-    monkeypatch.setattr("runner.cli.actions.measure.version_of", lambda _: "0.0.0")
-    monkeypatch.setattr("runner.cli.measuring.measure", lambda *_: 0)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run = tmp_path / "run"
     words = ["--training", "--suites=tiny_gpt", "--only=MLP_addition", "-dcpu", "--compilers=aot_eager"]

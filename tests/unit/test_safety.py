@@ -37,7 +37,7 @@ HOSTILE = (
 # -- our own sources -----------------------------------------------------------------
 LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "yaml"}
 BUILTINS = {"eval", "exec", "__import__"}
-OWN = {("harness/timing/kept.py", "pickle")}  # of a state that the same process has written
+OWN = {("harness/timing/state.py", "pickle")}  # of a state that the same process has written
 CALLS = {"os.system", "os.popen", "subprocess.getoutput", "torch.load", "torch.jit.load", "np.load"}
 NAMES = {call.rpartition(".")[2] for call in BUILTINS | CALLS}
 KEYWORDS = {"shell", "trust_remote_code", "allow_pickle"}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.schema import WHOLE
-from harness.worker.phase_times import PhaseTimes
-from harness.worker.status_page import SIZE, Activity, StatusPage
+from harness.worker.status_page import SIZE, Activity, PhaseTimes, StatusPage
 from tests.factories import Clock
 
 

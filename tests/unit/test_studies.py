@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,8 @@ from runner.errors import UsageError
 from studies import corpus
 from studies.cli import main
 from studies.journal import Journal, Line, of_kind, read_lines
-from studies.options import PRECISIONS
-from studies.report import FAILS, HOLDS, OPEN, published
 from studies.training_time.chunks import alternate, plan_chunks
-from studies.training_time.report import conclusions, following, paired, render, variants_of
+from studies.training_time.report import following, paired, render, variants_of
 from tests.factories import Capture, Clock, Patch, known
 
 
@@ -135,44 +134,24 @@ def test_a_report_is_derived_again_from_what_a_killed_run_left(tmp_path: Path, c
     assert "CUT_SHORT" in capsys.readouterr().out
 
 
-def test_the_report_shows_ours_beside_the_published_table() -> None:
-    report = render(lines_of({"float32 eager": (0.0, 0.1), "float32 compile": (0.01, 0.09)}))
-    text = report.text
-    assert "TorchSharp 0.100.7 (published, not measured here)" in text
-    times = [row[name] for row in published("training_time") for name in PRECISIONS if row[name]]
-    assert len(times) == 31
-    assert all(f" {time} " in text for time in times)
-    assert "0:23.0 = 0:09.0 + 0:14.0" in text
-    rows = [line for line in text.splitlines() if line.startswith("| default (fp32)")]
-    compiled = next(line for line in rows if "compile" in line or "PyTorch + c" in line)
-    assert "1.36" in compiled  # 5:31 / 4:04
-    assert report.files["loss_curves.png"].startswith(b"\x89PNG")
-
-
-def claims_of(values: dict[str, tuple[float, float]]) -> dict[tuple[str, str], str]:
-    return {(e.expected, e.title): e.holds for e in conclusions(variants_of(lines_of(values)))}
-
-
-@pytest.mark.slow
-def test_the_authors_conclusions_are_judged_for_steps_and_for_whole_runs() -> None:
-    alike = (0.0, 0.1)
-    names = ("float32 eager", "float32 compile", "amp_bfloat16 eager", "amp_bfloat16 compile")
-    assert claims_of(dict.fromkeys(names, alike)) == {
-        ("smaller types help: bf16 autocast, eager", "steps"): OPEN,  # each step costs the same
-        ("smaller types help: bf16 autocast, eager", "whole run"): OPEN,
-        ("smaller types help: bf16 autocast, compile", "steps"): OPEN,
-        ("smaller types help: bf16 autocast, compile", "whole run"): OPEN,
-        ("compiling helps: default (fp32)", "steps"): HOLDS,  # half the time
-        ("compiling helps: default (fp32)", "whole run"): HOLDS,  # 31 s, then 23 s
-        ("compiling helps: bf16 autocast", "steps"): HOLDS,
-        ("compiling helps: bf16 autocast", "whole run"): HOLDS,
-    }
-    slow = lines_of({"float32 eager": alike, "float32 compile": alike})
-    for line in slow:
-        if line.get("variant") == "float32 compile" and "seconds" in line:
-            line["seconds"] *= 4  # type: ignore[index]
-    assert {e.holds for e in conclusions(variants_of(slow))} == {FAILS}
-    assert claims_of({"float32 eager": alike}) == {}
+@pytest.mark.parametrize(
+    "committed",
+    [
+        *("c-cpu/expectations.md", "c-cpu/batch/expectations.md", "c-cpu/llama-4/expectations.md"),
+        *("c-cpu/llama-5/expectations.md", "a-cpu/report.md", "b-cpu/report.md", "b-long-cpu/report.md"),
+        *(f"b-more-cpu/{run}/report.md" for run in ("digits", "subtraction", "seed-1", "seed-2")),
+    ],
+)
+@pytest.mark.series
+def test_a_committed_report_is_derived_again_to_the_byte(committed: str, tmp_path: Path) -> None:
+    """Its tables, judgments and sentences, beside what the sources published."""
+    report = Path(__file__).parents[2] / "results" / f"study-{committed}"
+    for records in report.parent.rglob("records.jsonl.gz"):
+        copy = tmp_path / records.relative_to(report.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(records, copy)
+    assert main(["report", str(tmp_path)]) == 0
+    assert (tmp_path / report.name).read_bytes() == report.read_bytes()
 
 
 def test_a_journal_keeps_lines_and_refuses_a_folder_in_use(tmp_path: Path) -> None:
@@ -202,6 +181,16 @@ def test_the_text_is_found_by_its_checksum_or_refused(tmp_path: Path, monkeypatc
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)  # imports torch
+NO_TEXT = ("--tasks=shakespeare", "--models=HuggingFaceGPT")
+OF_IMPLEMENTATIONS = (
+    (["--budget=soon"], "--budget: 'soon' is not a time"),
+    (["--models=LSTM"], "--models: there is no model called 'LSTM'"),
+    (["--tasks=chess"], "--tasks: there is no task called 'chess'"),
+    (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
+    (["--seed=-1"], "--seed: -1 is too small"),
+    (["--operations=*"], "--operations: there is no operation called '*'"),
+    (["--number-digits=1"], "--number-digits: there is no number of digits called '1'"),
+)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +207,9 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # imports torch
         slow(["training-time", "--device=cpu", "--data-dir=/nowhere"], "there is no folder /nowhere"),
         slow(["training-time", "--device=cpu", "--quick", "--block-size=300"], "256 characters at most"),
         (["training-time", "--device=tpu"], "there is no device called 'tpu'"),
+        *((["implementations", "--device=cpu", *flags], sentence) for flags, sentence in OF_IMPLEMENTATIONS),
+        slow(["implementations", "--device=cpu", *NO_TEXT, "--data-dir=/nowhere"], "is no folder /nowhere"),
+        slow(["implementations", "--device=cpu", *NO_TEXT, "--quick"], "there is nothing to train"),
         (["compile-modes", "--parts=sound"], "--parts: there is no part called 'sound'"),
         (["compile-modes", "--device=cpu", "--dtypes=tf32"], "--dtypes: tf32 exists on CUDA devices only"),
         (["compile-modes", "--device=cpu", "--data-dir=."], "--data-dir: there is no such flag"),

@@ -1,6 +1,7 @@
 """``--why``: signatures propose, pairs decide. Planted causes and controls, as records."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -9,30 +10,36 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.schema import Job, Mode, Record, Scalar, Status
+from harness.schema import STOPPED, Failure, Job, Mode, Record, Scalar, Status
 from runner.cli.main import main
+from runner.engine.experiments import attempted
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
-from runner.runs.why.asking import LOOK, PAIRS, TOGETHER, asked_why, tuning, winner
-from runner.runs.why.causes import causes
+from runner.runs.why.asking import (
+    LOOK,
+    TOGETHER,
+    explained,
+    next_of_tune,
+    next_of_why,
+    tuned,
+    tuning,
+    usable,
+)
+from runner.runs.why.causes import Proposal, causes, proposals, settings_to_try
 from runner.runs.why.explain import (
-    NoTimes,
-    Proposal,
     Why,
     acting,
     candidates_for,
     explain,
-    proposals,
-    settings_to_try,
     share_of_loss,
-    together_setting,
     with_setting,
-    with_together,
 )
-from runner.runs.why.handover import TRACE, hand_over
-from runner.runs.why.looked import LINES, REST, Looked
+from runner.runs.why.handover import hand_over
+from runner.runs.why.looked import LINES, LOOKING, REST, TRACE, Looked
 from runner.runs.why.page import balance_png, page
 from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, show
+from runner.store.joined import results_of
+from tests.attempts import processes_of
 from tests.factories import Capture, Patch, known, make_job, make_record, sampled, together
 
 EAGER = {"step": 10.0, "aten::mm": 8.0}
@@ -120,6 +127,7 @@ def run(ms: dict[str, float], **more: Any) -> list[Record]:
 RANDOM = proposals(PLANTED["random numbers"])
 REMOVED = "inductor[fallback_random=True]"
 TWO = (*RANDOM, *proposals(PLANTED["stored masks"]))
+BOTH = with_setting("inductor", f"{RANDOM[0].settings[0]},{TWO[1].settings[0]}")
 TIMES_OF_TWO = {REMOVED: 12.0, with_setting("inductor", TWO[1].settings[0]): 11.5, "inductor": 13.0}
 
 
@@ -160,9 +168,12 @@ def explanations() -> dict[str, Why]:
     captured = run({"inductor": 13, "aot_eager": 13, "dynamo_eager": 13})
     decided["a slow capture is a cause"] = explain("inductor", captured, (), None)
     alone = explain("inductor", run(TIMES_OF_TWO), TWO, None)
-    both = with_setting("inductor", together_setting(alone))
-    together = with_together(alone, "inductor", run({both: 10.5, "inductor": 13.0}))
-    decided["two causes, tested together once"] = together
+    known_together = explain("inductor", run({BOTH: 10.5, "inductor": 13.0}), [known(acting(alone))], None)
+    decided["two causes, tested together once"] = replace(
+        alone,
+        together=known_together.causes[0],
+        attempts=(*alone.attempts, *known_together.attempts),
+    )
     much, little = ({LINES[0]: (9.0, eager), REST: (0.5, rest)} for eager, rest in ((8.0, 2.0), (9.0, 0.5)))
     decided["the balance lacks much"] = replace(why(10.0), balance=much)
     decided["the balance lacks little"] = replace(why(10.0), balance=little)
@@ -226,20 +237,17 @@ def test_the_page_has_the_models_by_cause_and_pictures_of_their_balances() -> No
 
 
 def test_tuning_keeps_what_wins_with_parity() -> None:
-    proposed = tuning(make_job(candidates=("inductor",)))
-    settings = proposed[0].settings
+    settings = tuning(JOB)
     times = {with_setting("inductor", setting): 13.0 for setting in settings} | {"inductor": 13.0}
     times |= {with_setting("inductor", settings[0]): 8.0, with_setting("inductor", settings[1]): 9.0}
-    explanation = explain(
-        "inductor", run(times, failed=(with_setting("inductor", settings[0]),)), proposed, None
-    )
-    assert (known(winner(explanation.attempts)).setting, explanation.causes) == (settings[1], ())
+    explanation = tuned(JOB, run(times, failed=(with_setting("inductor", settings[0]),)), print)
+    assert (known(explanation.winner).setting, explanation.causes) == (settings[1], ())
     assert not any("setting" in excluded for excluded in explanation.excluded)
     assert cause_lines(explanation) == ("Not explained: settings were tested, not causes.",)
     inference = make_job(mode=Mode.INFERENCE, candidates=("inductor",))
-    assert "freezing=True" in tuning(inference)[0].settings
+    assert "freezing=True" in tuning(inference)
     others = (make_job(mode=mode, candidates=("aot_eager",)) for mode in (Mode.TRAINING, Mode.INFERENCE))
-    assert tuning(next(others))[0].settings == ("functorch.activation_memory_budget=0.5",)
+    assert tuning(next(others)) == ("functorch.activation_memory_budget=0.5",)
     with pytest.raises(UsageError, match="--tune: aot_eager takes none of the settings that matter"):
         tuning(next(others))
 
@@ -265,52 +273,91 @@ def test_a_look_without_a_trace_of_eager_is_no_error() -> None:
     assert proposals(replace(PLANTED["a decomposed operator"], eager={})) is not None
 
 
-@pytest.mark.parametrize("slower", [False, True])
-def test_without_faster_times_together_the_causes_stand_alone(monkeypatch: Patch, slower: bool) -> None:
+JOB = make_job(candidates=("inductor",))
+
+
+def of_two(together_ms: float = 10.5) -> Callable[[Job, Path | None], Iterator[Record]]:
+    """Workers for a step with two causes: the look, the pairs, and what is without both."""
+
+    def measure(job: Job, _: Path | None) -> Iterator[Record]:
+        if any("enable_kernel_profile" in name for name in job.candidates):
+            yield replace(PLANTED["random numbers"].record, candidate=job.candidates[0])
+            return
+        times = TIMES_OF_TWO | {BOTH: together_ms, "aot_eager": 10.0, "dynamo_eager": 10.0}
+        yield from run({name: times[name] for name in job.candidates})
+
+    return measure
+
+
+@pytest.fixture
+def two(monkeypatch: Patch) -> None:
     monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
-    both = with_setting("inductor", together_setting(explain("inductor", run(TIMES_OF_TWO), TWO, None)))
-    measured = run({both: 15.0, "inductor": 13.0}) if slower else []
-    parts = {PAIRS: run(TIMES_OF_TWO), LOOK: [PLANTED["random numbers"].record], TOGETHER: measured}
+
+
+def parts_of(records: Sequence[Record]) -> list[tuple[str, str]]:
+    return [(record.experiment, record.candidate) for record in records]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_run_that_is_killed_after_any_record_goes_on_and_says_the_same(tmp_path: Path) -> None:
+    whole = processes_of(JOB, of_two(), tmp_path, policy=next_of_why)
+    pairs = [("", name) for name in (*TIMES_OF_TWO, "aot_eager", "dynamo_eager")]
+    look = with_setting("inductor", ",".join(LOOKING))
+    assert parts_of(whole) == [(LOOK, look), *pairs, (TOGETHER, BOTH), (TOGETHER, "inductor")]
+    said = explained(JOB, whole)
+    assert known(said.together).explained
+    for number in range(len(whole)):
+        again = processes_of(JOB, of_two(), tmp_path, before=whole[:number], policy=next_of_why)
+        assert parts_of(again) == parts_of(whole)
+        assert explained(JOB, again) == said
+    assert {record.candidate for record in results_of(whole)} == {name for _, name in pairs}
+    assert all(record.compilations == () for record in results_of(whole))
+
+
+@pytest.mark.usefixtures("two")
+def test_what_ctrl_c_cut_short_is_measured_again(tmp_path: Path) -> None:
+    whole = processes_of(JOB, of_two(), tmp_path, policy=next_of_why)
+    for number in range(len(whole)):
+        cut = [*whole[:number], replace(whole[number], rounds_ended=STOPPED)]
+        again = processes_of(JOB, of_two(), tmp_path, before=cut, policy=next_of_why)
+        assert parts_of(again)[number + 1 :] == parts_of(whole)[number:]
+
+
+@pytest.mark.usefixtures("two")
+def test_the_trace_of_the_look_is_the_workers_own(tmp_path: Path) -> None:
+    attempt = known(next_of_why(JOB, []))
+    assert attempt.folders == {"TORCH_TRACE": TRACE}
+    (record,) = attempted(attempt, [], lambda job, *_: of_two()(job, None), tmp_path)
+    assert known(next_of_why(JOB, [record])).folders == {}
+    lost = attempt.lost("inductor", Failure(kind="", message="", phase="runner"), "")
+    assert (lost.experiment, lost.start) == (LOOK, "")
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("slower", [False, True])
+def test_without_faster_times_together_the_causes_stand_alone(tmp_path: Path, slower: bool) -> None:
+    records = processes_of(JOB, of_two(15.0), tmp_path, policy=next_of_why)
+    if not slower:
+        records = [replace(r, samples=None) if r.experiment == TOGETHER else r for r in records]
     said: list[str] = []
-    explanation = asked_why(make_job(candidates=("inductor",)), lambda _, part: parts[part], said.append)
+    explanation = explained(JOB, records, said.append)
     assert explanation.together is None
-    assert (len(acting(explanation)), len(explanation.attempts)) == (2, 2 + slower)
+    assert (len(explanation.explained), len(explanation.attempts)) == (2, 2 + slower)
     assert slower or "together, " in said[-1]
 
 
-def test_ctrl_c_in_a_later_model_loses_no_explanation(monkeypatch: Patch, tmp_path: Path) -> None:
-    explained = iter([explain("inductor", run(TIMES_OF_TWO), TWO, None)])
+def test_a_setting_that_cannot_be_used_here_is_skipped_and_asked_for_once() -> None:
+    asked: list[Sequence[str]] = []
 
-    def until_ctrl_c(*_: object) -> Why:
-        for explanation in explained:
-            return explanation
-        raise KeyboardInterrupt
+    def ask(_: str, names: Sequence[str]) -> dict[str, Usable]:
+        asked.append(names)
+        return {name: Usable(what="", why_not="torch is too old" * ("d" in name), modes=()) for name in names}
 
-    monkeypatch.setattr("runner.runs.why.asking.asked_why", until_ctrl_c)
-    monkeypatch.setattr("runner.plan.probe.possible_here", lambda _, jobs, **__: jobs)
-    monkeypatch.setattr("runner.runs.why.handover.hand_over", lambda *_: None)
-    words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", f"--output-dir={tmp_path / 'why'}"]
-    assert main(words) == 130
-    assert {"why.html", "why.md", "why.json"} <= {path.name for path in (tmp_path / "why").iterdir()}
-
-
-def test_a_part_of_the_plan_is_explained_alone(monkeypatch: Patch, tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def without_times(job: Job, *_: object) -> Why:
-        asked.append(job.case.name)
-        raise NoTimes("no times")
-
-    monkeypatch.setattr("runner.runs.why.asking.asked_why", without_times)
-    monkeypatch.setattr("runner.plan.probe.possible_here", lambda _, jobs, **__: jobs)
-    words = ["--why", "--inference", "--suites=tiny_gpt", "-dcpu", "--total-partitions=2"]
-    parts = []
-    for index in (0, 1):
-        asked.clear()
-        assert main([*words, f"--partition-id={index}", f"--output-dir={tmp_path / str(index)}"]) == 1
-        parts.append({*asked})
-    assert all(parts)
-    assert not parts[0] & parts[1]
+    policy = usable(next_of_tune, ask)
+    jobs = [known(policy(JOB, [])).job for _ in range(2)]
+    assert jobs[0] == jobs[1]
+    assert set(jobs[0].unavailable) == {name for name in asked[0] if "d" in name}
+    assert len(asked) == 1
 
 
 def test_a_missing_compiler_is_refused_without_a_refused_flag(monkeypatch: Patch, capsys: Capture) -> None:
@@ -336,14 +383,13 @@ V1124 08:52:56.000000 25015 torch/a.py:1] {"compilation_metrics": {}}
 
 
 def test_graphs_kernels_and_the_text_of_an_issue_are_handed_over(tmp_path: Path) -> None:
-    trace, folder = tmp_path / TRACE, tmp_path / "job"
-    trace.mkdir()
-    folder.mkdir()
-    (trace / "dedicated_log.log").write_text(LOG)
-    hand_over(folder, trace, why(10.0))
+    folder = tmp_path / "job"
+    (folder / TRACE).mkdir(parents=True)
+    (folder / TRACE / "dedicated_log.log").write_text(LOG)
+    hand_over(folder, why(10.0))
     assert (folder / "graph-0.py").read_text() == "\nimport os\nimport torch\n"
     assert (folder / "kernels-0.py").read_text() == "# AOT ID: ['0_forward']\n"
     text = (folder / "issue.md").read_text()
     assert "Explained: random numbers." in text
     assert "To repeat the measurement: `python" in text
-    assert sorted(path.name for path in folder.iterdir()) == ["graph-0.py", "issue.md", "kernels-0.py"]
+    assert sorted(path.name for path in folder.iterdir()) == ["graph-0.py", "issue.md", "kernels-0.py", TRACE]

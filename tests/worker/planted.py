@@ -21,7 +21,8 @@ from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
 from harness.program import Compiled, Program
 from harness.schema import Case, CompilerOptions, Mode, Parity, Protocol, Setting, Status, TensorError
-from harness.timing.step import Variant, replica, seed_everything
+from harness.timing.copies import replica
+from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import cloned
 from harness.worker.session import Session
 from harness.worker.status_page import Activity

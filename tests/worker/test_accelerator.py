@@ -202,7 +202,7 @@ def places() -> dict[Place, str]:
     counts: dict[tuple[str, str], int] = {}
     for place, function in sorted(waiting_places().items()):
         number = counts[place[0], function] = counts.get((place[0], function), 0) + 1
-        elsewhere = "onnxrt" in place[0]
+        elsewhere = "captured" in place[0]
         if (place[0], function, number) not in NO_NEED and not elsewhere:
             functions[place] = function
     return functions

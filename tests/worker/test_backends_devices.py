@@ -12,7 +12,7 @@ import torch
 import torch._dynamo  # looks at the real modules, before others take their place
 from torch import nn
 
-from harness.backends import cudagraphs, load_backend, why_unavailable
+from harness.backends import load_backend, why_unavailable
 from harness.backends.shared import inductor, torchao
 from harness.hardware.installed import missing_for_triton
 from harness.program import Compiled, Program
@@ -59,7 +59,7 @@ def test_a_compiler_tells_its_devices(monkeypatch: Patch, name: str, kind: str, 
     module = SimpleNamespace(get_available_providers=lambda: ["CPUExecutionProvider"])
     for package in ("onnxruntime", "torch_tensorrt"):
         monkeypatch.setitem(sys.modules, package, module)
-    monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: object())
+    monkeypatch.setattr("harness.hardware.installed.find_spec", lambda _: object())
     monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
     monkeypatch.setattr(inductor, "_triton_works", lambda: False)
     assert why_unavailable(name, kind) == expected
@@ -126,6 +126,5 @@ def test_a_mode_with_cuda_graphs_says_where_it_has_none_and_else_proves_them(mon
     assert not any(load_backend(name)(program()).notes for name in names)
     inductor.compile_as(program(), "a setting", settings={"triton.cudagraphs": True})
     inductor.compile_as(program(), "plain")
-    monkeypatch.setattr(cudagraphs, "with_cuda_graphs", prove)
-    cudagraphs.compile(program())
+    load_backend("cudagraphs")(program())
     assert proved == ["inductor_reduce_overhead", "inductor", "a setting", "cudagraphs"]

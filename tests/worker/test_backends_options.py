@@ -16,10 +16,9 @@ import torch
 from torch import nn
 
 from harness.backends import backend_names, backend_of, load_backend, why_unavailable
-from harness.backends.inductor_regional import regions_of
 from harness.backends.settings.in_force import plain_settings, set_from_outside
-from harness.backends.shared.around import around
-from harness.backends.shared.inductor import all_settings, packs_weights
+from harness.backends.shared.contexts import around
+from harness.backends.shared.inductor import all_settings, packs_weights, regions_of
 from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
 from harness.backends.shared.torchscript import settled
 from harness.counters import graphs_compiled
@@ -344,7 +343,7 @@ def test_inductor_without_a_cpp_compiler_says_so(monkeypatch: Patch) -> None:
     [("onnxrt", "onnxruntime onnx onnxscript"), ("torchao_int8_dynamic", "torchao"), ("tvm", "apache-tvm")],
 )
 def test_a_missing_package_and_its_name_are_told(name: str, install: str, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: None)
+    monkeypatch.setattr("harness.hardware.installed.find_spec", lambda _: None)
     assert known(why_unavailable(name, "cpu")).endswith(f" is not installed (pip install {install})")
 
 
@@ -359,7 +358,7 @@ def test_a_torch_that_is_too_old_is_named(name: str, monkeypatch: Patch) -> None
 
 
 def test_a_package_that_does_not_import_is_no_use(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("harness.backends.shared.installed.find_spec", lambda _: object())
+    monkeypatch.setattr("harness.hardware.installed.find_spec", lambda _: object())
     monkeypatch.setitem(sys.modules, "thunder", None)
     why = known(why_unavailable("thunder", "cpu"))
     assert why.startswith("thunder is installed, but cannot be imported with this torch: ")

@@ -45,17 +45,18 @@ def timed() -> Result:
     return compare(mlp(), torch.randn(4, 8), compilers=compilers, mode="inference", protocol=FEW)
 
 
-# -- what is accepted ---------------------------------------------------------
-def test_torchs_own_words_for_precision_and_device() -> None:
+def test_torchs_own_words_for_precision_and_device_and_no_picture_without_times() -> None:
     torch.manual_seed(0)  # another model's mean may be so near to zero that it cannot be judged
     asked: dict[str, Any] = {"dtype": torch.bfloat16, "device": torch.device("cpu"), "protocol": QUICK}
     result = compare(mlp(), torch.randn(4, 8), compilers="eager", **asked)
     (record,) = result.records
     assert (record.status, record.candidate) == (Status.PASS, "eager")
     assert (record.job.dtype, record.job.device) == ("bfloat16", "cpu")
+    assert "<img" not in result._repr_html_()
+    with pytest.raises(ValueError, match="nothing was timed"):
+        result.plot()
 
 
-# -- compilers of one's own ---------------------------------------------------
 def test_functions_of_the_notebook_are_compilers_and_are_called() -> None:
     called: list[int] = []
 
@@ -112,8 +113,7 @@ def test_a_function_in_a_file_is_a_compiler_here_and_in_a_worker(tmp_path: Path)
 
 
 # -- the result ---------------------------------------------------------------
-@pytest.mark.slow
-def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
+def test_a_result_is_a_sequence_of_comparisons_with_names(timed: Result) -> None:
     assert len(timed) == 3
     assert [c.compiler for c in timed] == ["as_it_is", "eager", "refuses"]
     assert timed.compilers == ("as_it_is", "eager (A/A)", "refuses")
@@ -122,9 +122,6 @@ def test_a_result_is_a_sequence_with_names(timed: Result) -> None:
     assert "inductor" not in timed
     with pytest.raises(KeyError, match="no compiler 'inductor' in this result; it has as_it_is, eager"):
         timed["inductor"]
-
-
-def test_a_comparison_prints_as_a_line_and_has_the_plain_names(timed: Result) -> None:
     own, refused = timed["as_it_is"], timed["refuses"]
     assert re.fullmatch(r"as_it_is: pass, .*x.*, compiled in .* s", str(own))
     assert (own.status, own.passed, own.compile_s) == (Status.PASS, True, own.value("compilation_latency_s"))
@@ -141,13 +138,6 @@ def test_html_has_table_and_picture_and_loads_nothing(timed: Result) -> None:
     assert "http" not in html
     assert 'style="max-width: 100%" src=' in html
     assert "<li>Not isolated: measured in the calling process" in html
-
-
-def test_without_times_there_is_no_picture() -> None:
-    result = compare(mlp(), torch.randn(4, 8), compilers="eager", protocol=QUICK)
-    assert "<img" not in result._repr_html_()
-    with pytest.raises(ValueError, match="nothing was timed"):
-        result.plot()
 
 
 class Raises(nn.Module):

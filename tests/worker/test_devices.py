@@ -15,7 +15,7 @@ from harness import devices
 from harness.codec import to_json
 from harness.failures import is_out_of_memory
 from harness.hardware.nvml import Gpu, gpu_of
-from harness.metrics import by_variant, gpu_clock, observing, trace
+from harness.metrics import gpu_clock, observing, trace
 from harness.probes import environment as probe
 from harness.schema import BASELINE, Protocol
 from harness.timing.rounds import Rounds
@@ -114,7 +114,7 @@ def test_another_accelerator_has_torch_s_common_calls(monkeypatch: Patch, name: 
     assert "it needs torch 2.6 or later" in str(device.why_missing())
 
 
-def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
+def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake, monkeypatch: Patch) -> None:
     device = devices.named("cuda:1")
     assert device.pool_bytes() == 320
     assert device.allocator_counts() == {"allocator_retries": 3}  # this torch does not count the others
@@ -123,16 +123,9 @@ def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake) -> None:
     assert (devices.CPU.pool_bytes(), devices.CPU.allocator_counts()) == (None, {})
     vars(fake)["memory_snapshot"] = lambda: [{"device": 1, "total_size": 1}]
     assert device.pool_bytes() is None  # torch before 2.1
-
-
-def test_an_error_that_stays_is_no_health(fake: Fake, monkeypatch: Patch) -> None:
     monkeypatch.setattr(torch, "ones", lambda *_, device: torch.zeros(1))
-    assert devices.CPU.healthy()
-    assert devices.named("cuda:1").healthy()
-    fake.left.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    assert not devices.named("cuda:1").healthy()
     fake.left.append(torch.OutOfMemoryError("CUDA out of memory"))
-    assert devices.named("cuda:1").healthy()
+    assert device.healthy()
 
 
 def test_the_default_device_is_guessed_from_the_drivers_files(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -237,6 +230,8 @@ def test_readings_are_those_of_the_same_uuid(nvml: Callable[..., None], monkeypa
     nvml(pynvml())
     gpu = known(gpu_of(cuda))
     assert (gpu.energy_j(), gpu.power_w()) == (5.0, 300.0)
+    for newer, reason in ((True, "power cap"), (False, "software temperature limit")):
+        assert Gpu(pynvml(newer=newer), None).throttle_reasons() == (reason,)
     facts = {"clock_limit_mhz": 1980, "power_limit_w": 350.0, "ecc": True, "persistence": True}
     assert gpu.facts() == {**{f"gpu_{name}": value for name, value in facts.items()}, "gpu_mig": None}
     for missing in (pynvml(works=False), None):  # None: not installed
@@ -315,14 +310,10 @@ def test_a_script_for_a_missing_device_says_so(fake: Fake, capsys: Capture) -> N
 
 
 # -- clocks and throttling, read between the samples ----------------------------------------------
-def test_reasons_come_from_the_call_that_there_is() -> None:
-    for newer, reason in ((True, "power cap"), (False, "software temperature limit")):
-        assert Gpu(pynvml(newer=newer), None).throttle_reasons() == (reason,)
 
 
-def two_rounds(monkeypatch: Patch, nvml: SimpleNamespace) -> dict[str, Any]:
-    """The numbers of two rounds of two variants."""
-    monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(nvml, None))
+def test_a_driver_that_fails_costs_later_readings(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setattr(gpu_clock, "gpu_of", lambda _: Gpu(pynvml(readings=2), None))
     rounds = Rounds(Protocol(), CPU, lambda phase, variant: None)
     variants: dict[str, Variant] = {BASELINE: trial("mlp").variant(), "b": trial("mlp").variant()}
     with observing("rounds", CPU, between=rounds.between) as numbers:
@@ -331,22 +322,6 @@ def two_rounds(monkeypatch: Patch, nvml: SimpleNamespace) -> dict[str, Any]:
             next(endless)
         endless.close()
     assert rounds.between == []
-    return numbers
-
-
-def test_the_clock_is_read_after_each_sample_alone(monkeypatch: Patch) -> None:
-    """Of an idle device, before the first sample, it would be too low."""
-    numbers = two_rounds(monkeypatch, pynvml())
-    # two samples in each of two rounds
-    assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1030)
-    assert (numbers["gpu_throttle_reasons"], numbers["gpu_capped_share"]) == ("power cap", 1.0)
-    of_variants = by_variant(numbers)
-    assert sum(float(of_variants[name]["gpu_clock_mhz"] or 0) for name in (BASELINE, "b")) == 2030
-    assert "gpu_clock_mhz" not in of_variants[""]
-
-
-def test_a_driver_that_fails_costs_later_readings(monkeypatch: Patch, capsys: Capture) -> None:
-    numbers = two_rounds(monkeypatch, pynvml(readings=2))
     assert (numbers["gpu_clock_min_mhz"], numbers["gpu_clock_max_mhz"]) == (1000, 1010)
     assert "rounds_wall_s" in numbers
     assert capsys.readouterr().out.count("no metric gpu_clock") == 1  # it is not asked again

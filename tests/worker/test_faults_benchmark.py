@@ -42,17 +42,6 @@ def test_faults_of_memory_and_of_late_calls_are_found() -> None:
     assert {by_kind[kind].found_by for kind in LATE_CALLS} == {"the rounds"}
 
 
-@pytest.mark.slow
-def test_sizes_matter_in_full_precision() -> None:
-    outcomes = list(cell(mlp(), "float32", (1e-6, 0.005), ("scale", "gradient of a weight")))
-    assert {(outcome.kind, outcome.size): outcome.ours for outcome in outcomes if outcome.kind} == {
-        ("scale", 1e-6): False,
-        ("scale", 0.005): True,
-        ("gradient of a weight", 1e-6): False,
-        ("gradient of a weight", 0.005): True,
-    }
-
-
 def test_bits_tell_results_apart_and_names_too() -> None:
     ones, more = torch.ones(3), torch.ones(3) + 2e-7
     assert bits_of({"output": ones}) == bits_of({"output": ones.clone()})

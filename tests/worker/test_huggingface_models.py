@@ -16,10 +16,10 @@ from harness.loading.dropout import KEPT_DROPOUT
 from harness.schema import Case, Mode, Setting
 from suites import huggingface
 from suites.models.entries import Entry
-from suites.models.huggingface_config import parse_changes
 from suites.models.huggingface_inputs import inputs_for, own_loss
 from suites.models.huggingface_names import model_class, model_class_names
-from tests.factories import Patch, make_job, sampled
+from suites.models.words import value_of
+from tests.factories import Patch, known, make_job, sampled
 from tests.worker.planted import trainable
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def config_of(name: str, scale: str = "tiny", **changes: Any) -> Any:
 def test_it_is_as_large_as_its_table_says(name: str) -> None:
     full, small = on_meta(name, "full"), on_meta(name, "small")
     entry = ENTRIES[name]
-    assert trainable(full.module) == entry.parameters
-    assert trainable(small.module) < 150_000_000
+    assert trainable(full.module) == case_of(name, "full").parameters
+    assert trainable(small.module) == known(case_of(name, "small").parameters) < 150_000_000
     for given, scale in ((full, "full"), (small, "small")):
         tensors = {key: value for key, value in given.kwargs.items() if isinstance(value, torch.Tensor)}
         assert {tensor.shape[0] for tensor in tensors.values()} == {huggingface.batch(entry, scale)}
@@ -123,17 +123,7 @@ def test_changes_to_the_configuration() -> None:
     assert (clip.text_config.num_hidden_layers, clip.vision_config.num_hidden_layers) == (2, 1)
     assert config_of("DistillGPT2", config=("num_hidden_layers=3",)).n_layer == 3
     assert config_of("DistillGPT2", config=("resid_pdrop=0.5",)).resid_pdrop == KEPT_DROPOUT
-    values = parse_changes(("a=True", "b=none", "c=1e-3", "c=gelu", "d=[1, 2]"), Anything())
-    assert values == {"a": True, "b": None, "c": "gelu", "d": [1, 2]}
-
-
-class Anything:
-    """A configuration with the keys a to d."""
-
-    attribute_map: dict[str, str] = {}  # noqa: RUF012 -- as transformers has it
-
-    def to_dict(self) -> dict[str, None]:
-        return dict.fromkeys("abcd")
+    assert [*map(value_of, ("True", "none", "1e-3", "gelu", "[1, 2]"))] == [True, None, 1e-3, "gelu", [1, 2]]
 
 
 @pytest.mark.parametrize(

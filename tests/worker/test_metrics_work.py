@@ -1,6 +1,5 @@
 """FLOPs, activations, items, peaks, energy, traffic and memory of known models."""
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,13 +23,12 @@ from harness.metrics import (
     peak_rates,
     traffic,
 )
-from harness.metrics.memory import peak_of
 from harness.precision import precision
 from harness.schema import BASELINE, WHOLE, CompilerOptions, Extras, Mode, Protocol
 from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import Patch, known, make_job
-from tests.worker.planted import CPU, Of, Trial, opened, trial, workload
+from tests.worker.planted import CPU, Of, Trial, opened, workload
 
 BATCH, IN, OUT = 32, 8, 16
 
@@ -152,32 +150,7 @@ def test_what_has_no_sheet_has_no_peak() -> None:
     assert not any(map(data_sheet_peak, (*others, "NVIDIA A10G", "AMD EPYC", "")))
 
 
-def test_the_measured_peak_by_a_clock_that_we_turn() -> None:
-    """Every reading is 0.01 s after the last: the products of the first size use the budget up."""
-    ticks = iter(range(10**6))
-    rate, size = peak_rates.measured(
-        precision("float32", "cpu"), CPU, lambda: None, lambda: next(ticks) * 0.01
-    )
-    assert size == 256
-    assert rate == pytest.approx(2 * 256**3 / 0.01)
-    assert next(ticks) < 40
-
-
 # -- energy --------------------------------------------------------------------------------------
-def test_energy_by_a_meter_and_a_clock_that_we_turn() -> None:
-    joules, seconds = [0.0], [0.0]
-
-    def step() -> None:
-        joules[0] += 3.0
-        seconds[0] += 0.25
-
-    energy_j = energy.per_step_j(step, lambda: joules[0], lambda: None, lambda: seconds[0])
-    assert energy_j == pytest.approx(3.0)
-    assert seconds[0] == energy.LASTING_S
-    waits: list[float] = []
-    energy.per_step_j(step, lambda: 0.0, lambda: waits.append(seconds[0]), lambda: seconds[0], stream=4)
-    assert [later - before for before, later in itertools.pairwise(waits)] == [1.0] * 5
-    assert energy.per_step_j(lambda: None, lambda: 7.0, lambda: None, iter(range(99)).__next__) is None
 
 
 def test_energy_is_measured_in_the_first_process_if_asked(monkeypatch: Patch) -> None:
@@ -212,11 +185,6 @@ def test_a_layer_reads_weight_bias_and_input_and_writes_its_output_and_training_
     inference = counted(linear(), Mode.INFERENCE, traffic=traffic)["bytes_per_step"]
     assert inference == FLOAT * (OUT * IN + OUT + BATCH * IN + BATCH * OUT)
     assert counted(linear(), Mode.TRAINING, traffic=traffic)["bytes_per_step"] > 2 * inference
-
-
-def test_the_speed_of_the_memory_is_of_this_world() -> None:
-    rates: Any = peak_rates.measure(ended(linear(), Mode.INFERENCE))[WHOLE]
-    assert 0 < rates["measured_bandwidth_bytes_per_s"] < 1e13
 
 
 # -- peak memory of a step ------------------------------------------------------------------------
@@ -258,26 +226,6 @@ def test_what_was_there_before_does_not_count_and_its_release_hides_nothing() ->
     assert step_peak(work) == 2 * MIB
 
 
-def test_a_steps_peak_is_the_sum_of_what_it_keeps() -> None:
-    """Inference of a chain of ReLUs: the input of each and its output, never more."""
-    work = Workload(module=nn.Sequential(*[nn.ReLU() for _ in range(5)]), args=(torch.ones(MIB // 4),))
-    subject = Trial(workload=work, dtype="float32", mode=Mode.INFERENCE).variant()
-    assert step_peak(subject.step) == 2 * MIB
-
-
-def test_copies_of_a_model_have_the_same_peak() -> None:
-    subject = trial("conv")
-    peaks = []
-    for variant in (subject.variant() for _ in range(3)):
-        variant.step()
-        variant.release()
-        peaks.append(step_peak(variant.step))
-        variant.release()
-    assert len(set(peaks)) == 1
-    parameters = sum(p.numel() * 4 for p in subject.workload.module.parameters())
-    assert peaks[0] > parameters  # the gradients alone are as much
-
-
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING])
 def test_the_peak_of_several_batches_has_no_copies_of_their_results(mode: Mode) -> None:
     """Such copies are compared after the rounds."""
@@ -286,23 +234,3 @@ def test_the_peak_of_several_batches_has_no_copies_of_their_results(mode: Mode) 
     numbers: Any = session.finish()[1][BASELINE]
     peak = step_peak(session._variants[BASELINE].step)
     assert numbers["peak_memory_bytes"] == numbers["persistent_bytes"] + peak
-
-
-def event(size: int, address: int) -> dict[str, int]:
-    return {"Bytes": size, "Addr": address}
-
-
-@pytest.mark.parametrize(
-    ("events", "peak"),
-    [
-        ([], 0),
-        ([event(5, 1)], 5),
-        ([event(5, 1), event(-5, 1), event(3, 1)], 5),
-        ([event(5, 1), event(7, 2), event(-5, 1), event(6, 3)], 13),
-        ([event(-9, 4), event(5, 1)], 5),  # allocated before we looked
-        ([event(5, 1), event(-9, 4), event(2, 2)], 7),
-        ([event(5, 1), event(-5, 1), event(-5, 1), event(2, 2)], 5),
-    ],
-)
-def test_the_peak_of_events(events: list[dict[str, int]], peak: int) -> None:
-    assert peak_of(events) == peak

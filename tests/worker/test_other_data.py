@@ -21,15 +21,12 @@ from tests.worker.planted import (
     Fault,
     Forward,
     Of,
-    Trial,
     changing,
     drawn,
-    every,
     failed,
     failing,
     inference,
     judged,
-    mean_of,
     opened,
     refusing,
     right,
@@ -117,16 +114,6 @@ def test_what_is_right_passes_on_other_data_and_says_how(name: str, mode: Mode, 
     assert 0.0 < known(parity.resolution_median) <= known(parity.resolution_largest) < 1.0
 
 
-@pytest.mark.parametrize(
-    ("name", "fault", "mode", "dtype"), sampled(7, NAMES, (stale_input, baked_weight), MODES, DTYPES)
-)
-@pytest.mark.series
-def test_what_was_kept_of_the_first_data_is_found(name: str, fault: Fault, mode: Mode, dtype: str) -> None:
-    status, parity, _ = judged(with_fault(fault), lambda: workload(name), mode, dtype)
-    assert status is Status.FAIL_ACCURACY
-    assert parity.found_by == "call 4, on other inputs and weights"
-
-
 @pytest.mark.parametrize("dtype", sampled(3, DTYPES))
 @pytest.mark.slow
 def test_a_buffer_that_is_not_updated_again_is_found_in_the_second_step(dtype: str) -> None:
@@ -173,14 +160,6 @@ def test_what_a_right_step_counts_in_weights_and_inputs_passes(*, wrong: bool) -
     status, parity, _ = judged(with_fault(plant), lambda: work, Mode.INFERENCE)
     assert status is (Status.FAIL_ACCURACY if wrong else Status.PASS), parity.worst
     assert parity.steps == 6
-
-
-@pytest.mark.parametrize(("n", "dtype"), sampled(5, (2, 3, 4, 5), DTYPES))
-@pytest.mark.series
-def test_every_nth_wrong_call_is_found(n: int, dtype: str) -> None:
-    status, parity, _ = judged(with_fault(every(n)), lambda: workload("mlp"), dtype=dtype)
-    assert status is Status.FAIL_ACCURACY
-    assert parity.sensitive_tensors == ()  # no kink: the same step is right at other calls
 
 
 def test_a_crash_on_other_data_is_a_failure() -> None:
@@ -283,17 +262,6 @@ def test_every_weight_changes_in_eager_and_in_fp64_alike_and_comes_back(name: st
     assert all(torch.equal(values[0][n], values[1][n]) for n in values[0])
 
 
-def test_zeros_change_too_and_come_back() -> None:
-    module = nn.LayerNorm(64)
-    work = Workload(module=module, args=(torch.randn(4, 64),), loss=mean_of)
-    variant = Trial(workload=work, dtype="bfloat16", mode=Mode.TRAINING).variant()
-    with placed(variant, OTHER):
-        bias = variant.program.module.bias
-        assert isinstance(bias, torch.Tensor)
-        assert bool((bias != 0).all())
-    assert not bool(bias.any())
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -349,21 +317,6 @@ def test_labels_are_no_mask_and_no_positions() -> None:
         assert change_tensors(given, 0, given[1])
         assert not torch.equal(given[1], labels)
         assert torch.equal(given[1].sort().values, labels.sort().values)
-
-
-def test_a_neighbor_of_a_large_weight_draws_few_random_numbers(monkeypatch: Patch) -> None:
-    """One thread of the host draws them, for every variant and neighbor."""
-    drawn, plain = [0], torch.randint
-
-    def counted(*given: Any, **named: Any) -> torch.Tensor:
-        result = plain(*given, **named)
-        drawn[0] += result.numel()
-        return result
-
-    variant = inference(nn.Linear(1 << 10, 1 << 10, bias=False), torch.ones(1, 1 << 10)).variant()
-    monkeypatch.setattr(torch, "randint", counted)
-    with placed(variant, Data(weights=True, inputs=True, neighbor=1)):
-        assert 0 < drawn[0] <= 2 * MOST
 
 
 class Alike(nn.Linear):

@@ -66,10 +66,14 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
         assert metrics["unique_graphs"] == (candidate == "aot_eager")
         region = "forward+loss" if mode is Mode.TRAINING else "forward"
         assert metrics["compiled_region"] == (region if candidate == "aot_eager" else "none")
+        early = ready.preview(candidate, 3)
+        assert [sorted(timed.seconds) for timed in early] == [sorted((BASELINE, candidate))] * 3
     warmed = ready.warm_up()
     assert warmed["iterations_per_sample"] == 1
     rounds, recompiled = ready.measure(5)
     more, _ = ready.measure(2)
+    without, _ = ready.measure(2, resting=("eager",))
+    assert [sorted(timed.seconds) for timed in without] == [["aot_eager", BASELINE]] * 2
     assert recompiled == {}
     assert len(rounds) == 5
     for timed_round in [*rounds, *more]:
@@ -87,7 +91,7 @@ def test_a_session_from_open_to_finish(mode: Mode) -> None:
     assert list(dict.fromkeys(phases)) == [
         "build", "eager", "fp64", "compile", "check", "warm up", "measure", "finish",
     ]  # fmt: skip
-    assert said[-1].rounds == 7
+    assert said[-1].rounds == 9
     assert {a.variant for a in said if a.phase == "measure"} == {BASELINE, "eager", "aot_eager"}
 
 

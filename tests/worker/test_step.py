@@ -11,7 +11,8 @@ from harness import devices
 from harness.program import forward_of
 from harness.schema import Mode
 from harness.tensors import cast_module, map_tensors, named_tensors
-from harness.timing.step import Variant, replica, seed_everything
+from harness.timing.copies import replica
+from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import cloned
 from harness.workload import Workload
 from tests.factories import Patch
@@ -125,7 +126,7 @@ class _Moved(nn.Linear):
 def test_a_copy_is_cast_before_it_is_moved(monkeypatch: Patch, *, exact: bool) -> None:
     """In full precision it would need twice its memory on the device."""
     monkeypatch.setattr(_Moved, "types", [])
-    monkeypatch.setattr("harness.timing.step.of", lambda _: devices.named("cuda"))  # of this CPU
+    monkeypatch.setattr("harness.timing.copies.of", lambda _: devices.named("cuda"))  # of this CPU
     module = _Moved(4, 4)
     weight = module.weight.detach().clone()
     whole: list[object] = []

@@ -19,7 +19,7 @@ from studies.implementations.addition import SYMBOLS, additions, encode, example
 from studies.implementations.run import Rule, Task, addition_task, fit, plans, text_task
 from studies.journal import Journal, of_kind, read_lines
 from studies.options import ImplementationsOptions
-from suites.models.mlp import MLP, MLPConfig
+from suites.models.next_symbol import MLP
 from suites.tiny_gpt import make_model
 from tests.factories import Capture, Patch
 from tests.worker.planted import CPU
@@ -96,7 +96,7 @@ COLUMNS = (
 
 def small() -> tuple[torch.nn.Module, Task]:
     torch.manual_seed(0)
-    model = MLP(MLPConfig(vocab_size=16, input_len=12, n_embd=4, n_hidden=8))
+    model = MLP(vocab_size=16, input_len=12, n_embd=4, n_hidden=8)
     return model, addition_task(seed=0, drawn=300, held_out=20)
 
 
@@ -154,6 +154,7 @@ def test_a_tiny_run_has_the_columns_of_the_study(tmp_path: Path, capsys: Capture
     assert all(row["status"] == "PASS" for row in rows)
     names = {path.name for path in folder.iterdir()}
     assert names >= {"curves_addition.png", "curves_shakespeare.svg", "report.md", "records.jsonl"}
+    assert "accuracy by symbol (thin: training)" in (folder / "curves_addition.svg").read_text()
     assert main(["report", str(folder)]) == 0
 
 
@@ -166,27 +167,6 @@ def test_without_the_text_the_rest_runs_unless_it_was_asked_for(monkeypatch: Pat
     assert implementations.corpus_for(options(tasks=("addition",))) == (None, None)
     with pytest.raises(UsageError, match="not here"):
         implementations.corpus_for(options(only_asked=True))
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--budget=soon"], "--budget: 'soon' is not a time"),
-        (["--models=LSTM"], "--models: there is no model called 'LSTM'"),
-        (["--tasks=chess"], "--tasks: there is no task called 'chess'"),
-        (["--learning-rates=1e-3,2"], "--learning-rates: '2' is not a learning rate"),
-        (["--tasks=shakespeare", "--data-dir=/nowhere"], "there is no folder /nowhere"),
-        (["--tasks=shakespeare", "--models=HuggingFaceGPT", "--quick"], "there is nothing to train"),
-        (["--seed=-1"], "--seed: -1 is too small"),
-        (["--operations=*"], "--operations: there is no operation called '*'"),
-        (["--number-digits=1"], "--number-digits: there is no number of digits called '1'"),
-    ],
-)
-def test_bad_input_ends_in_one_sentence(flags: list[str], sentence: str, capsys: Capture) -> None:
-    assert main(["implementations", "--device=cpu", *flags]) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.count("\n") == 1
 
 
 # -- study A --------------------------------------------------------------------------------------

@@ -48,10 +48,10 @@ def loss_of(given: Workload, module: nn.Module) -> Tensor:
 def test_every_case_builds_whole_and_small(name: str) -> None:
     entry = timm_models.entries()[name]
     full, small = on_meta(name), on_meta(name, "small")
-    assert trainable(full.module) == entry.parameters
+    assert trainable(full.module) == case(name, "full").parameters
     side = entry.resolution
     assert full.args[0].shape == (entry.published_batch, 3, side, side)
-    assert trainable(small.module) <= entry.parameters
+    assert trainable(small.module) == known(case(name, "small").parameters) <= entry.parameters
     side = entry.small.get("resolution", side)
     assert small.args[0].shape == (timm_models.batch_size(entry, "small"), 3, side, side)
 

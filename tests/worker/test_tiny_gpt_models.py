@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from harness.loading.dropout import KEPT_DROPOUT
 from suites import tiny_gpt
-from suites.models.nano_gpt import NanoGPT, NanoGPTConfig
+from suites.models.nano_gpt import NanoGPT
 from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
-from suites.models.tl_transformer import Attention, TLTransformerConfig
+from suites.models.tl_transformer import Attention
 from tests.factories import known
 from tests.worker.planted import case_of, trainable
 
@@ -38,12 +38,11 @@ def workload(name: str) -> Workload:
 def test_parameter_count_is_exact(name: str) -> None:
     if name == "GPT2_124M":
         with torch.device("meta"):
-            config = tiny_gpt.entries()[name].config
-            assert trainable(NanoGPT(NanoGPTConfig(**config))) == 124_373_760
+            assert trainable(NanoGPT(**tiny_gpt.entries()[name].config)) == 124_373_760
         return
     if name == "GPT_150k":
         assert tiny_gpt.entries()[name].parameters == pytest.approx(150_000, rel=0.01)
-    assert trainable(workload(name).module) == tiny_gpt.entries()[name].parameters
+    assert trainable(workload(name).module) == case_of("tiny_gpt", name, scale="small").parameters
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -59,27 +58,19 @@ def test_no_position_sees_a_later_symbol(name: str) -> None:
     assert not torch.allclose(before[:, 8:], after[:, 8:])  # and the past is seen
 
 
-def test_addition_counts_the_last_position_only() -> None:
+def test_the_losses_count_the_last_position_on_addition_and_every_one_on_shakespeare() -> None:
     logits = torch.randn(4, 12, 16, requires_grad=True)
-    target = torch.randint(16, (4,))
-    loss = last_symbol_loss(logits, target)
+    target = torch.randint(16, (4, 12))
+    by_hand = -logits.log_softmax(-1).gather(-1, target[..., None])
+    torch.testing.assert_close(every_symbol_loss(logits, target), by_hand.mean())
+    loss = last_symbol_loss(logits, target[:, -1])
+    torch.testing.assert_close(loss, by_hand[:, -1].mean())
     loss.backward()  # type: ignore[no-untyped-call]
-    by_hand = -logits[:, -1].log_softmax(-1)[torch.arange(4), target].mean()
-    torch.testing.assert_close(loss, by_hand)
-    gradient = known(logits.grad)
-    assert gradient[:, :-1].abs().max() == 0
-    assert gradient[:, -1].abs().min() > 0
-    for name in ADDITION:
+    assert not known(logits.grad)[:, :-1].any()
+    for name in (*ADDITION, "MLP_shakespeare_16x64"):
         assert workload(name).loss is last_symbol_loss
-
-
-def test_shakespeare_counts_every_position() -> None:
-    logits, target = torch.randn(4, 12, 65), torch.randint(65, (4, 12))
-    by_hand = -logits.log_softmax(-1).gather(-1, target[..., None]).mean()
-    torch.testing.assert_close(every_symbol_loss(logits, target), by_hand)
     for name in ("NanoGPT_shakespeare_64", "TLTransformer_shakespeare_96", "GPT_150k"):
         assert workload(name).loss is every_symbol_loss
-    assert workload("MLP_shakespeare_16x64").loss is last_symbol_loss
 
 
 @pytest.mark.parametrize("name", ["NanoGPT_addition", "HuggingFaceGPT_addition"])
@@ -129,7 +120,7 @@ def test_nano_gpt_is_gpt2() -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    ours = NanoGPT(NanoGPTConfig(vocab_size=61, block_size=24, n_layer=3, n_head=4, n_embd=32)).eval()
+    ours = NanoGPT(vocab_size=61, block_size=24, n_layer=3, n_head=4, n_embd=32).eval()
     with torch.no_grad():
         for parameter in ours.parameters():  # biases are built as zeros and norms as ones: make them count
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -153,11 +144,10 @@ def test_nano_gpt_is_gpt2() -> None:
 def test_tl_attention_is_ordinary_attention() -> None:
     """One fused call with the per-head weights laid side by side gives the same."""
     torch.manual_seed(0)
-    sizes = {"n_layer": 1, "n_head": 4, "d_model": 16, "d_head": 4, "d_mlp": 64}
-    attention = Attention(TLTransformerConfig(vocab_size=9, block_size=7, init_std=0.5, **sizes))
+    attention = Attention(4, 16, 4)
     with torch.no_grad():
-        for bias in (attention.b_Q, attention.b_K, attention.b_V, attention.b_O):
-            bias.normal_()
+        for parameter in attention.parameters():
+            parameter.normal_(std=0.5)
     x = torch.randn(2, 7, 16)
 
     def heads(weight: Tensor, bias: Tensor) -> Tensor:

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
-from harness.backends.settings.own import CAPTURED_AS, OF_INDUCTOR, own_settings
+from harness.backends.settings.own_settings import CAPTURED_AS, OF_INDUCTOR, own_settings
 from harness.schema import Job, Protocol, Record, Status
 from runner.errors import UsageError
-from runner.runs.why.asking import LOOK, asked_why
-from runner.runs.why.causes import causes
+from runner.runs.why.asking import asked_why
+from runner.runs.why.causes import causes, proposals
 from runner.runs.why.causes.decomposition import OPERATORS
-from runner.runs.why.explain import CAPTURE, STAGES, NoTimes, Why, proposals, with_setting
+from runner.runs.why.explain import CAPTURE, STAGES, NoTimes, Why, with_setting
 from runner.runs.why.looked import Looked
 from tests.factories import make_job, make_samples
 from tests.worker.planted import Of
@@ -132,7 +132,7 @@ def looked_at(toy: Toy) -> Record:
     torch.manual_seed(0)
     records: list[Record] = []
 
-    def once(job: Job, _: str) -> Sequence[Record]:
+    def once(job: Job) -> Sequence[Record]:
         if not records:
             result = compare(
                 toy.make(),
@@ -147,7 +147,7 @@ def looked_at(toy: Toy) -> Record:
         return records if job.candidates[0] == records[0].candidate else ()
 
     with suppress(NoTimes):
-        asked_why(make_job(candidates=(toy.candidate,)), once, print)
+        asked_why(make_job(candidates=(toy.candidate,)), once)
     return replace(records[0], status=Status.PASS)
 
 
@@ -157,8 +157,8 @@ def answered(toy: Toy, cause: str = "", seed: int = 0) -> Why:
     remedies = {s for p in proposals(Looked.of(look)) if p.cause == cause for s in p.settings}
     fast = {*STAGES, *(with_setting(toy.candidate, setting) for setting in remedies)} - {toy.candidate}
 
-    def measure(job: Job, part: str) -> Sequence[Record]:
-        return [look] if part == LOOK else [timed(job, name) for name in job.candidates]
+    def measure(job: Job) -> Sequence[Record]:
+        return [look] if len(job.candidates) == 1 else [timed(job, name) for name in job.candidates]
 
     def timed(job: Job, name: str) -> Record:
         samples = make_samples(speedup=1.0 if name in fast else 0.77, seed=f"{name}{seed}", rounds=30)
@@ -171,8 +171,7 @@ def answered(toy: Toy, cause: str = "", seed: int = 0) -> Why:
         return replace(look, job=job, candidate=name, samples=samples)
 
     job = replace(look.job, candidates=(toy.candidate,), protocol=Protocol())
-    why = asked_why(job, measure, print)
-    assert why is not None
+    why = asked_why(job, measure)
     assert why.lost
     return why
 

@@ -1,6 +1,6 @@
 """The name of a candidate: a compiler and its own settings, as in ``inductor[layout_optimization=False]``.
 
-Records, tables, files and commands have the whole name. ``harness.backends.settings.own`` says which
+Records, tables, files and commands have the whole name. ``harness.backends.settings.own_settings`` says which
 settings there are.
 """
 

@@ -1,26 +1,32 @@
-"""Shared code of the backends that use inductor."""
+"""The backends that use inductor."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from harness.backends.settings.in_force import settings_in_force
-from harness.backends.settings.own import OF_INDUCTOR
-from harness.backends.shared.around import SETTLING_CALLS, inside
-from harness.backends.shared.captured import device_of
-from harness.backends.shared.dynamo import compile_with_dynamo
-from harness.backends.shared.options import DYNAMO, inductor_settings, settings_of_mode
-from harness.counters import cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
+from harness.backends.settings.own_settings import OF_INDUCTOR
+from harness.backends.shared.contexts import SETTLING_CALLS, inside
+from harness.backends.shared.dynamo import compile_with_dynamo, dynamo_options
+from harness.backends.shared.options import DYNAMO, device_of, inductor_settings, settings_of_mode
+from harness.counters import (
+    counting_graphs,
+    cudagraph_copied_inputs,
+    cudagraph_skips,
+    latest_cudagraph_skip,
+)
 from harness.devices import of
 from harness.hardware.installed import any_program, missing_for_triton
-from harness.program import Compiled, Program
+from harness.program import Compiled, Program, own_code
 from harness.tensors import named_tensors
 
 TAKES = (*DYNAMO, "inductor_config", "freezing")
@@ -175,3 +181,115 @@ def _triton_works() -> bool:
 
 def why_no_cudagraphs(device_type: str) -> str | None:
     return None if device_type == "cuda" else "CUDA graphs need a CUDA device"
+
+
+class CudaGraphs:
+    """CUDA graphs of AOTAutograd's graphs."""
+
+    why_unavailable = staticmethod(why_no_cudagraphs)
+
+    @staticmethod
+    def compile_as(program: Program, name: str) -> Compiled:
+        return with_cuda_graphs(program, name, lambda: compile_with_dynamo(program, name))
+
+
+class CompiledAutograd:
+    """inductor, with the backward captured whole when it runs."""
+
+    MODES = ("training",)
+    SETTINGS = OF_INDUCTOR
+
+    @staticmethod
+    def why_unavailable(device_type: str) -> str | None:
+        try:
+            from torch._dynamo.compiled_autograd import _enable  # noqa: F401 - an old torch has none
+        except ImportError:
+            return f"compiled autograd needs torch 2.6 or later; this is torch {torch.__version__}"
+        return why_unavailable(device_type)
+
+    @staticmethod
+    def compile_as(program: Program, name: str) -> Compiled:
+        if not program.training:
+            raise ValueError(f"{name} compiles the backward; inference has none")
+        backwards = 0
+        options = all_settings(program) or None
+        dynamic = program.options.dynamic_shapes
+
+        def compile_backward(graph: Any) -> Any:
+            nonlocal backwards
+            backwards += 1
+            return torch.compile(
+                graph, backend="inductor", dynamic=dynamic or None, fullgraph=True, options=options
+            )
+
+        def context() -> Any:
+            return torch._dynamo.compiled_autograd._enable(compile_backward, dynamic=dynamic)
+
+        compiled = compile_as(program, name)
+        return replace(
+            inside(compiled, context),
+            # without a captured backward, this is plain inductor
+            compiler_calls=lambda: min(compiled.compiler_calls(), backwards),
+        )
+
+
+class Regional:
+    """inductor compiles each repeated submodule separately; the rest runs in eager."""
+
+    SETTINGS = tuple(kind for kind in OF_INDUCTOR if kind != "whole_step")
+    why_unavailable = staticmethod(why_unavailable)
+
+    @staticmethod
+    def compile_as(program: Program, name: str) -> Compiled:
+        ignored = ("dynamic_batch", "whole_step", *(("freezing",) if program.training else ()))
+        given, notes = dynamo_options(program, name, [option for option in TAKES if option not in ignored])
+        settings = all_settings(program)
+        calls = counting_graphs()
+        regions = list(regions_of(program.module))
+        if not regions:
+            raise ValueError(f"{name} found no submodule to compile: this model has none")
+        codes: dict[str, types.CodeType] = {}
+        for region in regions:
+            function = _own_forward(region, codes)
+            region.forward = torch.compile(function, backend="inductor", options=settings or None, **given)
+        kinds = sorted({type(region).__name__ for region in regions})
+        note = f"{name}: {len(regions)} submodules compiled ({', '.join(kinds)})"
+        compiled = Compiled(
+            forward=program.forward(),
+            region="submodules",
+            compiler_calls=calls,
+            constant_weights=packs_weights(program),
+            notes=(*notes, note),
+        )
+        return with_freezing(program, compiled, settings)
+
+
+def regions_of(module: nn.Module) -> list[nn.Module]:
+    """The outermost repeated blocks; without them, the module's children."""
+    children = (child for child in module.children() if not isinstance(child, nn.Identity))
+    return list(dict.fromkeys(_repeated_blocks(module))) or list(children)
+
+
+def _repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
+    """The outermost ones of lists and sequences. A block has submodules: repeated single layers are none."""
+    for child in module.children():
+        if isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
+            alike = [other for other in module.children() if type(other) is type(child)]
+            if len(alike) >= 2 and any(child.children()):
+                yield child
+                continue
+        yield from _repeated_blocks(child)
+
+
+def _own_forward(region: nn.Module, codes: dict[str, types.CodeType]) -> Callable[..., Any]:
+    """The forward, with a code object shared only by regions of the same structure.
+
+    Dynamo keeps compiled code by code object: equal blocks are compiled once,
+    and blocks of other sizes do not use up each other's limit of recompilations.
+    """
+    function = getattr(region.forward, "__func__", None)
+    if not isinstance(function, types.FunctionType):
+        return region.forward
+    shapes, own = [tuple(p.shape) for p in region.parameters()], own_code(function)
+    own.__code__ = codes.setdefault(f"{region!r} {shapes}", own.__code__)
+    return types.MethodType(own, region)

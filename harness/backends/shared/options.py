@@ -121,3 +121,10 @@ def mark_dynamic_batch(program: Program) -> str | None:
         if tensor.shape[0] == tensors[0].shape[0]:
             torch._dynamo.mark_dynamic(tensor, 0)
     return None
+
+
+def device_of(program: Program) -> torch.device:
+    """The device of the weights or, without weights, of the inputs."""
+    named = named_tensors((program.args, dict(program.kwargs)), "input")
+    tensors = [*program.module.parameters(), *(tensor for _, tensor in named)]
+    return tensors[0].device if tensors else torch.device("cpu")

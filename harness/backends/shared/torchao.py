@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.backends.shared import inductor
-from harness.backends.shared.installed import why_missing
+from harness.hardware.installed import why_missing
 from harness.program import Compiled, Program
 
 MODES = ("inference",)

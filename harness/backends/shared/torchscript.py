@@ -1,7 +1,8 @@
-"""Shared code of the TorchScript backends: the fuser, and scripting of captured graphs."""
+"""The TorchScript backends: of the module, and of captured graphs."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,11 @@ from typing import Any, cast
 
 import torch
 
-from harness.backends.shared.around import SETTLING_CALLS, around
+from harness.backends.shared.contexts import SETTLING_CALLS, around
 from harness.backends.shared.dynamo import compile_with_dynamo
-from harness.backends.shared.options import DYNAMO
+from harness.backends.shared.options import DYNAMO, notes_on
 from harness.failures import first_line
-from harness.program import Compiled, Forward, Program
+from harness.program import Compiled, Forward, Program, forward_of
 
 
 def with_fuser(forward: Forward, program: Program) -> Forward:
@@ -57,6 +58,45 @@ def settled(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         return torch.fx.GraphModule(graph, graph.graph)
     with not_lazy():
         return torch.fx.GraphModule(graph, graph.graph)
+
+
+class OfModule:
+    """``torch.jit.script`` of the module, or ``torch.jit.trace`` where scripting fails.
+
+    The loss runs in eager Python, as usual with TorchScript. The executor specializes during the first calls;
+    therefore several calls count as compilation.
+    """
+
+    @staticmethod
+    def compile_as(program: Program, name: str) -> Compiled:
+        with quiet():
+            scripted, note = _script_or_trace(program)
+        nodes = sum(1 for _ in scripted.graph.nodes())
+        forward = forward_of(scripted, program.loss if program.training else None)
+        return Compiled(
+            forward=with_fuser(forward, program),
+            region="forward",
+            compiler_calls=lambda: int(nodes > 0),
+            notes=(note, *notes_on(name, program.options, ("fuser",))),
+        )
+
+
+def _script_or_trace(program: Program) -> tuple[torch.jit.ScriptModule, str]:
+    try:
+        return torch.jit.script(program.module), "torchscript: scripted"
+    except Exception as error:  # scripting raises many types of errors; each leads to tracing
+        reason = first_line(error)
+    return _trace(program), f"torchscript: traced, because scripting said: {reason}"
+
+
+def _trace(program: Program) -> torch.jit.ScriptModule:
+    trace: Any = torch.jit.trace
+    given: dict[str, Any] = {"example_inputs": program.args}
+    if program.kwargs:
+        # trace takes positional or named inputs, not both, so all are passed by name
+        named = inspect.signature(program.module.forward).bind(*program.args, **program.kwargs).arguments
+        given = {"example_kwarg_inputs": dict(named)}
+    return cast("torch.jit.ScriptModule", trace(program.module, **given, check_trace=False, strict=False))
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,15 @@ from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
-from runner.cli.formats import FORMAT, Formats, formats_asked
+from runner.cli.formats import Formats, formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import check_where, idle, run_config, where_asked
+from runner.plan.compilers import LEAVE_OUT
 from runner.plan.config import RunConfig, Where
 from runner.plan.jobs import plan
 from runner.plan.partition import our_part, part_facts
 from runner.plan.probe import WHERE_IT_BEGAN, check_hardware, check_jobs, devices_here, possible_here
-from runner.plan.settings import listed, read, row_at, value_of, words
+from runner.plan.settings import listed, read, value_of, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +35,14 @@ if TYPE_CHECKING:
     from runner.store.run_folder import RunFolder
 
 RESUME = flag("--resume=DIR", group=Group.ACTIONS, help="measure the missing jobs of an interrupted run")
-FLAGS = (RESUME,)
+CONFIRM = flag(
+    "--confirm",
+    group=Group.ACTIONS,
+    help="with --fail-on: measure again what a gate would fail, in as many fresh processes; it fails only if "
+    "these, without the first ones, fail it as well: docs/CI.md",
+)
+FLAGS = (RESUME, CONFIRM)
+ANOTHER = "name another compiler"
 ALSO = (FAIL_ON,)  # a flag of another action
 
 
@@ -46,27 +55,24 @@ class MeasureRequest:
     where: Where
     formats: Formats
     gates: tuple[Gate, ...] = ()
+    confirm: bool = False
     notes: tuple[str, ...] = ()  # on the flags
+    asks: str = ""  # of --why and --tune: their name
 
 
 def parse(given: Given) -> MeasureRequest:
     if RESUME.key not in given:
-        request = planned(given)
+        request, confirm = planned(given), CONFIRM.key in given
         if FAIL_ON.key not in given:
+            if confirm:
+                raise UsageError("--confirm: no gate can fail; add --fail-on, or leave it out")
             return request
         from runner.runs.compare.gates import gates_asked
 
         gates = gates_asked(listed(FAIL_ON.long, given[FAIL_ON.key]), request.config)
-        return replace(request, gates=gates)
+        return replace(request, gates=gates, confirm=confirm)
     where, folder = read(Where(), given), Path(given[RESUME.key])
     return MeasureRequest(config=RunConfig(), folder=folder, where=where, formats=formats_asked(given))
-
-
-def refuse_unused(given: Given, action: str) -> None:
-    """``UsageError`` for a flag of a run that ``--why`` and ``--tune`` do not use."""
-    for unused in (FORMAT, *(row_at(RunConfig, name).flags[0] for name in ("tags", "skip_unavailable"))):
-        if unused.key in given:
-            raise UsageError(f"{unused.long} does nothing with {action}; leave it out")
 
 
 def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
@@ -85,11 +91,11 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
     code, folder = measured(request, argv, console)
     if folder is None or code not in (OK, FAILURES) or not request.gates:
         return code
-    from runner.analysis.derive import summarize
-    from runner.runs.compare.gates import gate_results
+    from runner.runs.compare.confirm import gates_of_run
     from runner.runs.compare.views import print_result
 
-    results, refusals = gate_results(summarize(folder.read().records), request.gates)
+    processes, jobs = folder.read().processes, folder.jobs()
+    results, refusals = gates_of_run(folder.path, jobs, processes, request.gates, confirm=request.confirm)
     for result in results:
         print_result(result, console)
     of_gates = code_of(results, refusals)
@@ -99,6 +105,7 @@ def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
 def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> tuple[int, RunFolder | None]:
     """Measures the configuration's plan: the exit code, and the folder; None if the plan is empty."""
     from runner.cli.measuring import measure, opened
+    from runner.runs.why.page import ASKS
     from runner.store.run_folder import FILES, THREADS, RunFolder, own_files
 
     config = request.config
@@ -108,18 +115,25 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
 
         whole, about = prepared(config.environments, whole, skip=config.skip_unavailable)
     if request.where.executor == "local":  # the plan of a part has what is unavailable in all parts
-        whole = possible_here(config, whole)
+        whole = possible_here(config, whole, instead=ANOTHER if request.asks else LEAVE_OUT)
     jobs = our_part(config.partition, whole)
     if not jobs:
         return OK, None
     facts = {**part_facts(config.partition, whole), **({"tags": list(config.tags)} if config.tags else {})}
     facts |= {THREADS: _threads_here(), FILES: own_files(jobs), **about}
+    facts |= {ASKS: request.asks} if request.asks else {}
     with opened(request.where, jobs) as executor:
         more = words(request.where, ([], Where()))
         folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)
         for note in request.notes:
             print(f"note: {note}", file=sys.stderr)
-        return measure(folder, jobs, console, executor, request.formats, request.where.time_limit_s), folder
+        formats, limit_s = request.formats, request.where.time_limit_s
+        if not request.confirm:
+            return measure(folder, jobs, console, executor, formats, limit_s), folder
+        from runner.runs.compare.confirm import to_confirm
+
+        select = partial(to_confirm, folder.path, gates=request.gates)
+        return measure(folder, jobs, console, executor, formats, limit_s, select), folder
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:

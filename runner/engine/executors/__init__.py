@@ -21,10 +21,11 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An attempt, and the records of its job so far."""
+    """An attempt, and the records of its job so far. ``preview``: a first number is wanted at once."""
 
     attempt: Attempt
     records: tuple[Record, ...] = ()
+    preview: bool = False
 
     @property
     def job(self) -> Job:
@@ -59,7 +60,14 @@ class Timed(JobEvent):
     pairs: Pairs
 
 
-Event = Started | Doing | Timed | Record | JobEnded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Previewed(JobEvent):
+    """The (baseline, candidate) seconds of the first candidate, before the others are compiled."""
+
+    pairs: Pairs
+
+
+Event = Started | Doing | Previewed | Timed | Record | JobEnded
 Events = Generator[Event, None, None]
 
 

@@ -22,13 +22,14 @@ Facts = list[tuple[str, str]]
 
 def of_group(comparison: Comparison, *groups: str) -> Facts:
     """The columns of these groups that have a value."""
-    return [_fact(column, comparison) for column in _columns(groups) if column.value(comparison) is not None]
+    known = ((column, column.value(comparison)) for column in _columns(groups))
+    return [_fact(column, value, comparison) for column, value in known if value is not None]
 
 
-def _fact(column: Column[Comparison], comparison: Comparison) -> tuple[str, str]:
+def _fact(column: Column[Comparison], value: Any, comparison: Comparison) -> tuple[str, str]:
     if column.header and column.unit == "ratio":  # it has its interval, or stands in tables
         return column.header.replace("\n", " "), column.cell(comparison)
-    return _named(column.name, column.value(comparison), column.unit, column.digits)
+    return _named(column.name, value, column.unit, column.digits)
 
 
 @cache

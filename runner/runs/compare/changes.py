@@ -24,7 +24,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from harness.schema import AS_FOUND, COLD, WARM
+from harness.schema import AS_FOUND, COLD, WARM, Record
 from runner.analysis.estimate import Estimate, Limits, PairedEstimate
 from runner.analysis.findings import Known
 from runner.analysis.ratios import FEWEST, Round, judged, keys_of, timed_in_both
@@ -65,6 +65,10 @@ class Change:
     ratios: dict[str, Ratio] = field(default_factory=dict)
     rounds: int = 0  # those that timed both sides; 0: two runs
     comparable: bool = True  # False: their times are not, because a fact of the machine differs
+
+    @property
+    def records(self) -> tuple[Record, Record]:
+        return self.first.record, self.second.record
 
     def of(self, quantity: str) -> Estimate | None:
         return self.ratios[quantity].estimate if quantity in self.ratios else None

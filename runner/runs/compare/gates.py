@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from harness import settings
 from harness.schema import COLD, Record
@@ -42,25 +43,20 @@ class Gate:
         return self.kind if self.threshold is None else f"{self.kind}:{KINDS[self.kind].text(self.threshold)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateResult:
-    """The result of a gate, which fails if there are ``cases``."""
-
-    gate: Gate
-    title: str
-    cases: tuple[str, ...]
-    open: tuple[str, ...] = ()  # results of which the data cannot tell whether they are cases
-    advice: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """A result. It is a case if it ``fails`` or, with an estimate, if that is beyond the limit."""
 
-    line: str
+    name: str
+    text: str
+    records: tuple[Record, ...] = field(compare=False)  # of which it is made
     fails: bool = False
     estimate: Estimate | None = None
     q_value: float | None = None
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}: {self.text}"
 
     def beyond(self, sign: int, limit: float, alpha: float) -> bool:
         """As with a verdict: the whole 95 % interval is beyond the limit, and parts of the rounds agree."""
@@ -79,6 +75,31 @@ class Row:
         return max(sign * log for log in (*known.interval_90, *parts)) <= limit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """The result of a gate, which fails if a row has ``failed``; of what is ``unsure``, the data cannot tell.
+
+    ``refuted``: with ``--confirm``, the rows that failed, and not again.
+    """
+
+    gate: Gate
+    title: str
+    rows: tuple[Row, ...]
+    failed: tuple[Row, ...]
+    unsure: tuple[Row, ...] = ()
+    advice: str = ""
+    confirmed: str = ""  # how many of those that failed did so again
+    refuted: tuple[Row, ...] = ()
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        return tuple(row.line for row in self.failed)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        return tuple(row.line for row in self.unsure)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How a gate reads two runs, with its threshold, and a ``run`` that is measured."""
@@ -92,6 +113,7 @@ class Kind:
     run: Callable[[Summary, float], Iterable[Row]] | None = None
     run_title: str = ""  # "": as of two runs
     run_needs: str = OF_RUN
+    experiment: str = ""  # whose rounds it reads; "": timed processes
 
     def text(self, threshold: float) -> str:
         return number_text(threshold) if self.value is FACTOR else share_text(threshold)
@@ -111,45 +133,50 @@ def _ratios(quantity: str) -> Callable[[RunChanges, float], Iterable[Row]]:
             if ratio := change.ratios.get(quantity):
                 q = ratio.q_value
                 how = " of the time" if quantity != SPEEDUP else "" if q is None else f", q = {p_text(q)}"
-                line = f"{change.first.title}: {estimate_text(ratio.estimate)}{how}"
-                yield Row(line, estimate=ratio.estimate, q_value=q)
+                text = f"{estimate_text(ratio.estimate)}{how}"
+                yield _row(change, text, estimate=ratio.estimate, q_value=q)
 
     return rows
+
+
+def _row(change: Change, text: str, fails: bool = False, **judged: Any) -> Row:
+    return Row(change.first.title, text, change.records, fails, **judged)
 
 
 def _second(changes: RunChanges, _: float) -> Iterable[Row]:
     """The speedups of the second run, and what failed."""
     own = [result for result in changes.second.results if not result.is_control]
-    yield from (
-        Row(f"{r.title}: {r.status}", fails=True) for r in own if not r.passed and r.record.status.counted
-    )
+    lost = (r for r in own if not r.passed and r.record.status.counted)
+    yield from (Row(r.title, r.status, (r.record,), fails=True) for r in lost)
     yield from _fast((r.title, r.comparison) for r in own if r.passed)
 
 
 def _fast(results: Iterable[tuple[str, Comparison]]) -> Iterable[Row]:
-    known = ((name, c.estimate) for name, c in results if c.estimate is not None)
-    yield from (Row(f"{name}: {estimate_text(estimate)}", estimate=estimate) for name, estimate in known)
+    for name, comparison in results:
+        if (estimate := comparison.estimate) is not None:
+            yield Row(name, estimate_text(estimate), (comparison.record,), estimate=estimate)
 
 
 def _larger(changes: RunChanges, share: float) -> Iterable[Row]:
     """Peaks relative to eager's. They are counted."""
-    known = [(c.first.title, 1 / c.memory_factor) for c in changes.changes if c.memory_factor]
-    yield from (Row(f"{name}: {factor:.2f}x of the memory", factor > 1 + share) for name, factor in known)
+    known = [(change, 1 / change.memory_factor) for change in changes.changes if change.memory_factor]
+    yield from (_row(change, f"{factor:.2f}x of the memory", factor > 1 + share) for change, factor in known)
 
 
 def _lost(changes: RunChanges, _: float) -> Iterable[Row]:
-    yield from (Row(ending(change), change.ending == NEW_FAILURE) for change in changes.every)
+    yield from (_row(change, ending(change), change.ending == NEW_FAILURE) for change in changes.every)
 
 
 def _counts(metric: str, noun: str) -> Kind:
     def changed(changes: RunChanges, _: float) -> Iterable[Row]:
         for change, before, after in changes.counts(metric):
             if not change.first.is_control:
-                yield Row(f"{change.first.title}: {before} -> {after} {noun}", after > before)
+                yield _row(change, f"{before} -> {after} {noun}", after > before)
 
     def counted(summary: Summary, _: float) -> Iterable[Row]:
-        known = [(name, count) for name, c in _passed(summary) if (count := c.number(metric)) is not None]
-        yield from (Row(f"{name}: {count:.0f} {noun}", bool(count)) for name, count in known)
+        for name, c in _passed(summary):
+            if (count := c.number(metric)) is not None:
+                yield Row(name, f"{count:.0f} {noun}", (c.record,), bool(count))
 
     needs = f"no shared result has the number of {noun} in both"
     return Kind(
@@ -158,10 +185,10 @@ def _counts(metric: str, noun: str) -> Kind:
 
 
 def ending(change: Change) -> str:
-    """``suite model (...), inductor: pass -> crash (SIGSEGV)``"""
+    """``pass -> crash (SIGSEGV)``"""
     failure = change.second.record.failure
     note = f" ({reason(' '.join(f'{failure.kind}: {failure.message}'.split()))})" if failure else ""
-    return f"{change.first.title}: {change.first.status} -> {change.second.status}{note}"
+    return f"{change.first.status} -> {change.second.status}{note}"
 
 
 def _passed(summary: Summary) -> list[tuple[str, Comparison]]:
@@ -174,17 +201,18 @@ def _compiled(summary: Summary, _: float) -> Iterable[Row]:
 
 
 def _peaks(summary: Summary, share: float) -> Iterable[Row]:
-    for name, ratio in ((name, c.memory_ratio) for name, c in _passed(summary)):
-        if ratio:
-            yield Row(f"{name}: {1 / ratio:.2f}x of eager's memory", ratio < 1 / (1 + share))
+    for name, c in _passed(summary):
+        if ratio := c.memory_ratio:
+            yield Row(name, f"{1 / ratio:.2f}x of eager's memory", (c.record,), ratio < 1 / (1 + share))
 
 
 def _cold_starts(summary: Summary, _: float) -> Iterable[Row]:
     """Those of a compiler in an environment that take longer than in the reference environment."""
     for pair in summary.of(COMPILATIONS):
         if pair.other is not None and _same_compiler(pair, pair.other):
-            line = f"{where(pair.other, summary.labels)}: {estimate_text(pair.estimate)} of the time"
-            yield Row(line, estimate=pair.estimate, q_value=pair.q_value)
+            name, text = where(pair.other, summary.labels), f"{estimate_text(pair.estimate)} of the time"
+            both = pair.record, pair.other
+            yield Row(name, text, both, estimate=pair.estimate, q_value=pair.q_value)
 
 
 def _same_compiler(pair: Ratio, other: Record) -> bool:
@@ -202,12 +230,18 @@ RUNS = "the gate needs results that both runs compiled several times: --compile-
 ENVS = "the gate needs two environments of one run, timed in the same rounds: --envs, and RUN@ENV"
 COLD_TWICE = "no compiler has two cold compilations in two environments; measure with more --compile-runs"
 NEW_BASE = "take the new run as the base: beside the old one, a later loss looks like none"
+OF_STEPS = ("speedup", "memory", "regression", "improvement", "time")
 KINDS: dict[str, Kind] = {
     "speedup": Kind("speedups", _second, TIMED, FACTOR, -1, run=_compiled, run_needs=TIMED),
     "regression": Kind("speedups that fell", _ratios(SPEEDUP), BOTH, SHARE, -1),
     "improvement": Kind("speedups that rose", _ratios(SPEEDUP), BOTH, SHARE, advice=NEW_BASE),
     "time": Kind("compiled steps that became slower", _ratios(STEP), ENVS, SHARE),
-    "compile": Kind(LONGER, _ratios(COMPILATION), RUNS, SHARE, run=_cold_starts, run_needs=COLD_TWICE),
+    "compile": Kind(
+        *(LONGER, _ratios(COMPILATION), RUNS, SHARE),
+        run=_cold_starts,
+        run_needs=COLD_TWICE,
+        experiment="compile_runs",
+    ),
     "memory": Kind("peaks of memory that grew", _larger, PEAKS, SHARE, run=_peaks, run_title=ABOVE),
     "parity": Kind("results that passed before and fail now", _lost),
     "graph-breaks": _counts("graph_breaks", "graph breaks"),
@@ -233,10 +267,10 @@ def gates_asked(words: Sequence[str], config: RunConfig | None = None) -> tuple[
 
 
 def _check(name: str, config: RunConfig) -> None:
-    if KINDS[name].run is None:
+    if KINDS[name].run is None and len(config.environments) < 2:
         known = ", ".join(name for name, kind in KINDS.items() if kind.run)
-        raise UsageError(f"{FLAG}: {name} needs two runs (--compare); a run has {known}")
-    if name in ("speedup", "memory") and not config.protocol.performance:
+        raise UsageError(f"{FLAG}: {name} needs two runs (--compare), or two --envs; a run has {known}")
+    if name in OF_STEPS and not config.protocol.performance:
         raise UsageError(f"{FLAG}: {name} is measured in timed steps; leave --accuracy out")
     if name == "compile" and not (len(config.environments) > 1 and config.extras.compile_runs > 1):
         raise UsageError(
@@ -285,8 +319,9 @@ def gate_result(subject: RunChanges | Summary, gate: Gate) -> GateResult:
     return GateResult(
         gate=gate,
         title=f"results that failed, and {title}" if timed and len(rows) > len(timed) else title,
-        cases=tuple(row.line for row in failed),
-        open=tuple(r.line for r in timed if r not in failed and not r.within(kind.sign, limit)),
+        rows=tuple(rows),
+        failed=tuple(failed),
+        unsure=tuple(row for row in timed if row not in failed and not row.within(kind.sign, limit)),
         advice=kind.advice if failed else "",
     )
 

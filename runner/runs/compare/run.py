@@ -193,26 +193,31 @@ def load(flag: str, path: Path) -> Run:
 def load_records(flag: str, path: Path) -> Run:
     """A run from its ``records.jsonl``. Planned results without a record are included as missing."""
     content, folder = read_run(path), path.parent
-    plan = _plan(flag, folder) if path.name.removesuffix(ENDING) == RECORDS and content.records else ()
-    labels = suite_labels(job.case.suite for job in (*(record.job for record in content.records), *plan))
-    measured = {(record.job.key, record.candidate) for record in content.records}
+    in_folder = path.name.removesuffix(ENDING) == RECORDS
+    plan = _plan(flag, folder) if in_folder and content.records else ()
+    run = run_of(folder if in_folder else path, content.records, plan)
+    notes = tuple(filter(None, (*content.damage, content.replaced, *run.notes)))
+    return replace(run, notes=notes, damaged_lines=content.unused)
+
+
+def run_of(place: Path, records: Sequence[Record], plan: Sequence[Job] = ()) -> Run:
+    """A run from the records of its results. Those that ``plan`` has, too, are missing."""
+    labels = suite_labels(job.case.suite for job in (*(record.job for record in records), *plan))
+    measured = {(record.job.key, record.candidate) for record in records}
     missing = [  # a record needs a status; this one is not shown
         Record(job=job, candidate=candidate, status=Status.INFRA_ERROR)
         for job in plan
         for candidate in job.candidates
         if (job.key, candidate) not in measured
     ]
-    place = folder if path.name.removesuffix(ENDING) == RECORDS else path
-    cut_short = len(content.records) - len(whole(content.records))
+    cut_short = len(records) - len(whole(records))
     parts = [f"no record of {counted(len(missing), 'result')}"] if missing else []
     parts += [f"Ctrl-C cut {counted(cut_short, 'result')} short"] if cut_short else []
-    note = f"{plain(str(place))} is not finished: {', and '.join(parts)}" if parts else ""
     return Run(
         path=place,
-        results=(*results_of(content.records, labels), *results_of(missing, labels, missing=True)),
-        facts=facts_of(merged_facts(content.records), SHOWN_FACTS),
-        notes=tuple(filter(None, (*content.damage, content.replaced, note))),
-        damaged_lines=content.unused,
+        results=(*results_of(records, labels), *results_of(missing, labels, missing=True)),
+        facts=facts_of(merged_facts(records), SHOWN_FACTS),
+        notes=(f"{plain(str(place))} is not finished: {', and '.join(parts)}",) if parts else (),
     )
 
 
@@ -223,27 +228,36 @@ def results_of(records: Sequence[Record], labels: dict[str, str], *, missing: bo
 
 
 def _of_environment(flag: str, path: Path) -> Run:
+    folder, _, name = str(path).rpartition(AT)
+    both = load(flag, Path(folder))
+    names = environments_of(result.record for result in both.results)
+    if name not in names:
+        known = f"its environments are {', '.join(names)}" if names else "it was measured without --envs"
+        raise UsageError(f"{flag}: {folder} has no environment {name!r}; {known}")
+    return replace(in_environment(both, name), path=path)
+
+
+def environments_of(records: Iterable[Record]) -> tuple[str, ...]:
+    """The names of the environments of a run, the reference first."""
+    return tuple(dict.fromkeys(e.name for record in records for e in record.job.environments))
+
+
+def in_environment(run: Run, name: str) -> Run:
     """One environment of a run, as a run of its own: ``inductor@new`` is its inductor.
 
     Eager of the environment is left out: it was compared with eager of another environment.
     """
-    folder, _, name = str(path).rpartition(AT)
-    whole = load(flag, Path(folder))
-    names = tuple(dict.fromkeys(e.name for result in whole.results for e in result.record.job.environments))
-    if name not in names:
-        known = f"its environments are {', '.join(names)}" if names else "it was measured without --envs"
-        raise UsageError(f"{flag}: {folder} has no environment {name!r}; {known}")
     ending = of_environment("", name)
-    own = [result for result in whole.results if result.compiler.endswith(ending)]
+    own = [result for result in run.results if result.compiler.endswith(ending)]
     results = []
     for result in own:  # each named as if its environment were the only one
         job, compiler = result.record.job, result.compiler.removesuffix(ending)
         words = " ".join(replace(job, environments=()).option_words)
         named = {**result.conditions, "compiler": compiler, "options": words}
         if compiler != CONTROL:
-            results.append(replace(result, conditions=named, shares=(str(Path(folder).resolve()), job.key)))
+            results.append(replace(result, conditions=named, shares=(str(run.path.resolve()), job.key)))
     facts = facts_of(merged_facts(r.record for r in own if r.record.env == name), SHOWN_FACTS)
-    return replace(whole, path=path, results=tuple(results), facts=facts)
+    return replace(run, results=tuple(results), facts=facts)
 
 
 def _plan(flag: str, path: Path) -> tuple[Job, ...]:

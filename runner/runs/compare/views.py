@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SHOWN_CASES = 20  # of one list on a terminal; the Markdown has more
 OPEN = "open, because the interval reaches across the limit (more rounds, --processes or runs narrow it)"
+REFUTED = "not confirmed: measured again, these are within the limit"
 SCHEMA_VERSION = 3
 LEAST_COLUMNS = 4  # from the left, however narrow the console is
 OPEN_ROWS = 30  # in Markdown, a table with more rows is folded
@@ -230,7 +231,10 @@ def lists(changes: RunChanges) -> Iterator[Finding]:
     memory = f"Memory ratio changed by more than {MEMORY_FACTOR - 1:.0%}"
     ratios = _both("memory_ratio", ratio_text)
     cases_of: dict[str, Iterable[str]] = {
-        **{title: [ending(c) for c in changes.every if c.ending == how] for title, how in ENDINGS.items()},
+        **{
+            title: [f"{c.first.title}: {ending(c)}" for c in changes.every if c.ending == how]
+            for title, how in ENDINGS.items()
+        },
         "Other graph breaks": breaks(changes),
         "Eager itself changed (the compiler may not be the cause)": _eager(changes),
         latency: reversed(_changed(changes, "compile_factor", COMPILE_FACTOR, seconds)),
@@ -341,6 +345,11 @@ def print_result(result: GateResult, console: Console) -> None:
     _print_cases(console, words, result.cases, bad=bool(count))
     if result.advice:
         say(console, f"    -> {result.advice}")
+    if result.confirmed:
+        say(console, f"    {result.confirmed}")
+    if result.refuted:
+        refuted = [row.line for row in result.refuted]
+        _print_cases(console, f"    {REFUTED}: {len(refuted)}", refuted, bad=False)
     if result.open:
         _print_cases(console, f"    {OPEN}: {len(result.open)}", result.open, bad=False)
 

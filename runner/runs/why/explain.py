@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise, zip_longest
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +17,11 @@ from runner.analysis.ratios import FEWEST, rounds_of
 from runner.analysis.results import PAIRS, Comparison, Ratio
 from runner.analysis.statistics import middle, walsh_averages
 from runner.labels import job_title
-from runner.runs.why.causes import causes, cost_of, settings_of
-from runner.runs.why.looked import STEP, Kernel, Looked
+from runner.runs.why.causes import Proposal
+from runner.runs.why.looked import Kernel, Looked
 
 STAGES = ("dynamo_eager", "aot_eager")
 CAPTURE = "capture"
-MOST = 3  # candidates that remove a cause; with the stages and the copy for looking, six compilations
 RESAMPLES = 1000
 LEAST = 0.01  # of the step: what is seen to take less cannot be the loss, whatever its setting gains
 MANY_FAULTS = 100  # page faults of a step, beyond eager's
@@ -46,29 +45,12 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """A cause that shows, and what removes it. Without settings and without a metric it is only suspected."""
-
-    cause: str  # "" of settings that are tested without one, by --tune
-    sentence: str
-    evidence: str
-    settings: tuple[str, ...] = ()
-    metric: str = ""  # us of the step that the cause takes, measured in pairs, with its interval
-    part: float | None = None  # of the compiled step, under the profiler; None if not known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Tried:
     """One candidate with a setting: its pairs with the plain candidate and with eager."""
 
     setting: str
     over_plain: Ratio | None  # None: it did not pass, or shares too few rounds
     comparison: Comparison
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """Over the plain candidate."""
-        return self.over_plain.verdict if self.over_plain else None
 
     @property
     def gain(self) -> float:
@@ -78,7 +60,7 @@ class Attempt:
 
     @property
     def helps(self) -> bool:
-        return self.verdict is Verdict.FASTER
+        return self.over_plain is not None and self.over_plain.verdict is Verdict.FASTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +69,7 @@ class Tested:
 
     proposal: Proposal
     explained: bool  # without it, the pair changes by more than noise
-    attempt: Attempt | None = None  # the best one
+    attempt: Tried | None = None  # the best one
     share: Ends | None = None
 
     @property
@@ -103,7 +85,7 @@ class Why:
     title: str
     plain: Comparison
     causes: tuple[Tested, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Tried, ...]
     stages: tuple[Ratio, ...]  # each stage of the compiler over the one before it
     call: Mapping[str, Ends]  # what a part of the call takes, in us of a step
     excluded: tuple[str, ...]
@@ -122,31 +104,11 @@ class Why:
     def explained(self) -> tuple[Tested, ...]:
         return tuple(tested for tested in self.causes if tested.explained)
 
-
-def proposals(looked: Looked) -> tuple[Proposal, ...]:
-    """The causes whose signatures show, the most costly first, with the settings that remove them."""
-    if not looked.compiled:  # the copy for looking failed
-        return ()
-    costs = {cause.NAME: cost_of(cause, looked) for cause in causes()}
-    step = looked.compiled.get(STEP) or 1
-    return tuple(
-        Proposal(
-            cause=cause.NAME,
-            sentence=cause.SENTENCE,
-            evidence=evidence,
-            settings=settings_of(cause, looked),
-            metric=getattr(cause, "METRIC", ""),
-            part=None if (ms := costs[cause.NAME]) is None else ms / step,
-        )
-        for cause in sorted(causes(), key=lambda cause: -(costs[cause.NAME] or 0.0))
-        if (evidence := cause.signature(looked))
-    )
-
-
-def settings_to_try(proposed: Sequence[Proposal]) -> tuple[str, ...]:
-    """The first settings of each cause in turn, then the second ones; at most ``MOST``."""
-    turns = chain.from_iterable(zip_longest(*(proposal.settings for proposal in proposed)))
-    return tuple(dict.fromkeys(filter(None, turns)))[:MOST]
+    @property
+    def winner(self) -> Tried | None:
+        """The fastest setting that helps; None: the plain candidate stays."""
+        helping = (tried for tried in self.attempts if tried.helps)
+        return max(helping, key=lambda tried: tried.comparison.speedup or 0.0, default=None)
 
 
 def with_setting(candidate: str, setting: str) -> str:
@@ -179,17 +141,19 @@ def explain(
         raise NoTimes(f"{candidate} has no times ({status}), so there is nothing to explain")
     tried = {setting: with_setting(candidate, setting) for p in proposed for setting in p.settings}
     attempts = tuple(
-        Attempt(setting=setting, over_plain=pairs.get((name, candidate)), comparison=comparisons[name])
+        Tried(setting=setting, over_plain=pairs.get((name, candidate)), comparison=comparisons[name])
         for setting, name in tried.items()
         if name in comparisons
     )
     causes_tested = [_tested(proposal, attempts, plain) for proposal in proposed if proposal.cause]
     # even the best setting of such a cause makes the step slower, and all were compared
-    compared = {attempt.setting for attempt in attempts if attempt.over_plain is not None}
+    compared = {tried.setting: tried.over_plain.verdict for tried in attempts if tried.over_plain is not None}
     refuted = {
         t.proposal.cause: t.attempt.setting
         for t in causes_tested
-        if t.attempt and t.attempt.verdict is Verdict.SLOWER and {*t.proposal.settings} <= compared
+        if t.attempt
+        and compared[t.attempt.setting] is Verdict.SLOWER
+        and {*t.proposal.settings} <= {*compared}
     }
     excluded, shown = _checks(plain)
     seen = looked if looked is not None and looked.compiled else None
@@ -213,12 +177,13 @@ def explain(
     )
 
 
-def _tested(proposal: Proposal, attempts: Sequence[Attempt], plain: Comparison) -> Tested:
+def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Comparison) -> Tested:
     if proposal.metric:
         return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
     best = max(mine, key=lambda attempt: attempt.gain, default=None)
-    share = _share(plain, best.comparison) if best else None
+    lost = plain.verdict is Verdict.SLOWER
+    share = share_of_loss(plain.record.samples, best.comparison.record.samples) if best and lost else None
     large = proposal.part is None or proposal.part >= LEAST
     explained = best is not None and best.helps and share is not None and share.low > 0 and large
     return Tested(proposal=proposal, explained=explained, attempt=best, share=share)
@@ -252,36 +217,25 @@ def _call(comparisons: Mapping[str, Comparison], candidate: str) -> Mapping[str,
     return {words: span for words, comparison, key in known if (span := _span(comparison, key))}
 
 
-def acting(why: Why) -> tuple[Tested, ...]:
-    """The explained causes whose settings can be tested together: at least two, or none."""
+def acting(why: Why) -> Proposal | None:
+    """All explained causes that settings remove, as one; None: fewer than two act."""
     tested = {cause.attempt.setting: cause for cause in why.explained if cause.attempt is not None}
-    return tuple(tested.values()) if len(tested) > 1 else ()
-
-
-def together_setting(why: Why) -> str:
-    """The settings of all causes that act, as one."""
-    settings = [cause.attempt.setting for cause in acting(why) if cause.attempt]
-    return ",".join(dict.fromkeys(part for setting in settings for part in setting.split(",")))
-
-
-def with_together(why: Why, candidate: str, records: Sequence[Record]) -> Why:
-    """The explanation with a second run, which timed the candidate without all causes that act."""
-    setting = together_setting(why)
-    proposal = Proposal(
-        cause=" and ".join(cause.proposal.cause for cause in acting(why)),
+    if len(tested) < 2:
+        return None
+    settings = dict.fromkeys(part for setting in tested for part in setting.split(","))
+    return Proposal(
+        cause=" and ".join(cause.proposal.cause for cause in tested.values()),
         sentence="Removed together.",
         evidence="each acts alone",
-        settings=(setting,),
+        settings=(",".join(settings),),
     )
-    second = explain(candidate, records, (proposal,), None)  # no cause if the step is slower with it
-    return replace(why, together=next(iter(second.causes), None), attempts=(*why.attempts, *second.attempts))
 
 
 def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
     """The stage dynamo_eager as a cause: the same operators, or others, without any compiler behind it."""
     if plain.verdict is not Verdict.SLOWER or stage is None or stage.verdict is not Verdict.SLOWER:
         return ()
-    share = _share(plain, stage)
+    share = share_of_loss(plain.record.samples, stage.record.samples)
     rest = None if share is None else Ends(1 - share.value, 1 - share.high, 1 - share.low)
     proposal = Proposal(
         cause=CAPTURE,
@@ -289,11 +243,6 @@ def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
         evidence="dynamo_eager is slower than eager",
     )
     return (Tested(proposal=proposal, explained=rest is not None and rest.low > 0, share=rest),)
-
-
-def _share(plain: Comparison, other: Comparison) -> Ends | None:
-    lost = plain.verdict is Verdict.SLOWER
-    return share_of_loss(plain.record.samples, other.record.samples) if lost else None
 
 
 def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:

@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 from runner.runs.why.explain import Why
+from runner.runs.why.looked import TRACE
 from runner.runs.why.words import cause_lines, verdict_text
 
-TRACE = "torch_trace"
 FILES = {
     "fx_graph_runnable": "graph-{}.py",
     "inductor_output_code": "kernels-{}.py",
@@ -27,9 +27,11 @@ _OF_THIS_MACHINE = re.compile(
 FACTS = ("torch", "python", "cpu", "threads")
 
 
-def hand_over(folder: Path, trace: Path, why: Why) -> None:
+def hand_over(folder: Path, why: Why) -> None:
+    """``folder``: the job's, with the trace."""
+    folder.mkdir(parents=True, exist_ok=True)  # of a run without its logs
     count: Counter[str] = Counter()
-    for log in sorted(trace.glob("*.log")):
+    for log in sorted((folder / TRACE).glob("*.log")):
         for head, payload in _ENTRY.findall(log.read_text(encoding="utf-8", errors="replace")):
             entry = json.loads(head)
             name = entry.get("artifact", {}).get("name") or next(iter(entry), "")

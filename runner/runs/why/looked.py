@@ -16,6 +16,7 @@ from harness.backends.settings.candidates import parts_of
 from harness.declared import finite
 from harness.schema import Record
 
+TRACE = "torch_trace"  # the folder of torch's own trace of the copy, in the job's
 STEP = "step"  # the whole step among the events of harness.metrics.trace
 LOOKING = (
     "cpp.enable_kernel_profile=True",

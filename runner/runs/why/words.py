@@ -17,7 +17,7 @@ from runner.reports.parts.blocks import fitted, text
 from runner.reports.parts.grid import Table
 from runner.reports.parts.pictures import shorten
 from runner.reports.parts.view import TABLES, Lists, View
-from runner.runs.why.explain import Attempt, Ends, Tested, Why
+from runner.runs.why.explain import Ends, Tested, Tried, Why
 from runner.runs.why.looked import REST, Kernel
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ CALL: View[Why, tuple[str, Ends]] = View(
     columns=_of_call,
     outlets=TABLES,
 )
-TRIED: View[Why, Attempt] = View(
+TRIED: View[Why, Tried] = View(
     name="tried",
     title="What to try",
     rows=lambda why: sorted(why.attempts, key=lambda tried: -tried.gain),  # the largest effect first

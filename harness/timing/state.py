@@ -1,7 +1,4 @@
-"""What a model keeps beside parameters and buffers: tensors, lists, counters, generators in its attributes.
-
-And what it keeps in objects that are given to it. A step may change it: then it goes on from call to call.
-"""
+"""The state of a variant: what its steps change, and how it is put back."""
 
 from __future__ import annotations
 
@@ -10,14 +7,24 @@ import copy
 import pickle
 import random
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
 import torch
 
 from harness.program import Program
-from harness.tensors import CODE, PLAIN, attributes, has_memory, named_tensors
+from harness.tensors import (
+    CODE,
+    PLAIN,
+    attributes,
+    has_memory,
+    inner_tensors,
+    named_tensors,
+    shape_of,
+    storages,
+)
+from harness.timing.optimizer import Update
 
 REGISTERED = ("_parameters", "_buffers", "_modules")
 MISSING = object()
@@ -26,8 +33,97 @@ Access = tuple[Callable[[], Any], Callable[[Any], object]]
 """How to read and to write what an object holds."""
 
 
+class State:
+    """Of one variant: its buffers and inputs, and with an optimizer its weights and the optimizer's state.
+
+    Make it before a compiler sees the program: tracing runs the program and changes its buffers.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.kept: Kept | None = None  # what is put back besides
+        self._update: Update | None = None  # of a training step
+        self._initial: dict[str, torch.Tensor] = {}
+
+    def remember(self) -> None:
+        """Saves the present buffers and inputs for ``restore``."""
+        self._initial = {name: tensor.detach().clone() for name, tensor in self._mutable()}
+
+    def restore(self) -> None:
+        """Restores the saved buffers and inputs in place, because compiled code keeps their addresses.
+
+        With an optimizer, weights and its state, too.
+        """
+        self._put_back()
+        if self._update is not None:
+            self._update.restart()
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether each sample begins with the same weights, because its steps change them, or other state."""
+        return self._update is not None or self.kept is not None
+
+    @property
+    def drifts(self) -> bool:
+        """Whether later steps of a sample differ from sample to sample, by an optimizer of the user's own."""
+        return self.program.optimizer is not None
+
+    def rewind(self) -> None:
+        """Before each sample: all do the same work."""
+        if self.rewinds:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        if self.kept is not None:
+            self.kept.put_back()
+        with torch.no_grad():
+            for name, tensor in self._mutable():
+                before = self._initial.get(name)
+                if before is not None and shape_of(tensor) == shape_of(before):
+                    tensor.copy_(before)
+
+    def _mutable(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors that a step may change in place, by name."""
+        yield from named_tensors(self.program.given(), "given")
+        for name, buffer in self.program.module.named_buffers():
+            yield f"buffer.{name}", buffer
+        if self._update is not None:
+            yield from ((f"parameter.{name}", weight) for name, weight in self._update.weights.items())
+            yield from self._update.state()
+
+    def state(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights and inputs, which most steps leave as they are, by name."""
+        for name, parameter in self.program.module.named_parameters():
+            yield from inner_tensors(f"parameter.{name}", parameter.data)
+        inputs = named_tensors((self.program.args, dict(self.program.kwargs)), "input")
+        for name, tensor in (*inputs, *named_tensors(self.program.target, "target")):
+            if has_memory(tensor):  # a sparse one has none that could be compared
+                yield name, tensor
+
+    def release(self) -> None:
+        """Drops the gradients that the last step left."""
+        self.program.module.zero_grad(set_to_none=True)
+        for _, tensor in named_tensors(self.program.given(), "given"):
+            tensor.grad = None
+
+    def persistent_bytes(self) -> int:
+        """Bytes of parameters, buffers, inputs and the optimizer's state, which exist before a step.
+
+        Each storage counts once.
+        """
+        tensors = [*self.program.module.parameters(), *self.program.module.buffers()]
+        tensors += [state for _, state in self._update.state()] if self._update is not None else []
+        own = self.program.args, self.program.kwargs, self.program.target
+        tensors += [t for _, t in named_tensors(own, "given")]
+        return sum(storages(part for tensor in tensors for _, part in inner_tensors("", tensor)).values())
+
+
 class Kept:
-    """The present state, by the name of an attribute. ``names``: of these alone; None: of all."""
+    """What a model keeps beside parameters and buffers: tensors, lists, counters, generators in attributes.
+
+    And what it keeps in objects that are given to it. A step may change it: then it goes on from call to
+    call. This is the present state, by the name of an attribute. ``names``: of these alone; None: of all.
+    """
 
     def __init__(self, program: Program, names: Collection[str] | None = None) -> None:
         tensors = (*program.module.parameters(), *program.module.buffers())

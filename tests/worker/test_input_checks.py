@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from harness.loading import given
+from harness.loading import input_checks
 from harness.loading.dropout import KEPT_DROPOUT, neutralize
 from harness.loading.losses import REDUCTIONS, loss_of_output
 from harness.loading.own_model_build import build
@@ -229,7 +229,7 @@ def test_inputs_that_a_model_takes_all_the_same_are_noted() -> None:
 def test_what_is_on_the_cpu_is_copied_to_another_device_and_noted() -> None:
     work = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),))
     device = torch.device("cuda:1")
-    assert given.remarks(work, device, precision("float32", "cuda"), training=False) == (
+    assert input_checks.remarks(work, device, precision("float32", "cuda"), training=False) == (
         "the model came on cpu, copied to cuda:1",
         "the inputs came on cpu, copied to cuda:1",
     )
@@ -262,11 +262,11 @@ def test_a_model_in_another_precision_than_asked_for_is_said() -> None:
 def test_an_autocast_that_torch_turns_off_is_not_measured(monkeypatch: Patch) -> None:
     """torch warns, and the step would be one in float32. To 2.2 it has no float16 on a CPU."""
     work, kind = Workload(module=nn.Linear(8, 4), args=(torch.randn(6, 8),)), precision("amp_float16", "cpu")
-    assert given.remarks(work, CPU, kind, training=False) == ()
+    assert input_checks.remarks(work, CPU, kind, training=False) == ()
     monkeypatch.setattr(torch, "autocast", partial(torch.autocast, enabled=False))
     with pytest.raises(ValueError, match="has no amp_float16 on cpu: it is float32"):
-        given.remarks(work, CPU, kind, training=False)
-    assert given.remarks(work, CPU, precision("float32", "cpu"), training=False) == ()
+        input_checks.remarks(work, CPU, kind, training=False)
+    assert input_checks.remarks(work, CPU, precision("float32", "cpu"), training=False) == ()
 
 
 def test_a_backward_without_gradients_that_can_be_compared_is_no_pass() -> None:

@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import torch
 
-from harness.backends.shared.around import SETTLING_CALLS, inside
+from harness.backends.shared.contexts import SETTLING_CALLS, inside
 from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
 from harness.program import Compile, Compiled, Program
 from harness.settings import choice
