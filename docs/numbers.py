@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 MODES = ("inference", "training")
 WHOLE_NAME, BFLOAT16_NAME, AVX2_NAME, SMALL_NAME = "whole", "whole-bfloat16", "whole-avx2", "small"
 SUITES = ("timm_models", "huggingface", "tiny_gpt")
+OF_HEADLINE = ("model", "precision", "begun (UTC)", "threads", "--why", "headline")
 STATES = ("explained", "suspected", "not explained")
 DECIDED = (Verdict.FASTER, Verdict.SAME, Verdict.SLOWER)
 OF_TABLE = [
@@ -399,7 +400,9 @@ def lines() -> dict[str, list[str]]:
     counts = xeon.counts(xeon.groups["inductor", WHOLE_NAME, "training"])
     count = f"{whole.groups['inductor', WHOLE_NAME, 'training'].total} models"
     in_readme, in_statistics = controls()
-    explanations = load_file(ROOT / "results" / "why-cpu" / "tables.py").explanations()
+    tables = load_file(ROOT / "results" / "why-cpu" / "tables.py")
+    explanations = tables.explanations()
+    beside = [row.strip("| ").split(" | ") for row in tables.beside_headline([*explanations.values()])]
     explained, of_whole = whole_explained(explanations, whole, bf16)
     again = load_file(VERDICTS / "again.py").rows
     z_inference, z_training, z_new, z_xeon = (
@@ -435,6 +438,7 @@ def lines() -> dict[str, list[str]]:
             f"Of the {sum(counts)} models: faster/same/slower/open {'/'.join(map(str, counts))}"
         ],
         "results/why-cpu/causes.csv": causes(explanations),
+        "results/why-cpu/headline.csv": csv(dict(zip(OF_HEADLINE, row, strict=True)) for row in beside),
         "results/headline-cpu/averages.csv": csv([*averages(small), *averages(all_small)]),
         "results/headline-whole-cpu/averages.csv": csv([*averages(whole), *averages(bf16), *averages(avx2)]),
         "results/headline-whole-cpu/ways.csv": csv(both),
