@@ -34,7 +34,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.common import new_parser  # noqa: E402 - the project need not be installed
 from harness.schema import Protocol  # noqa: E402
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.results import PairedEstimate  # noqa: E402
+from runner.analysis.verdicts import Limits, Verdict  # noqa: E402
 from runner.analysis.verdicts.between import assumed_tau  # noqa: E402
 from runner.analysis.verdicts.decision import judged, pool_of, spread_of, verdict  # noqa: E402
 from runner.engine.stopping import decide, more_processes  # noqa: E402
@@ -156,7 +157,7 @@ def simulate(cell: Cell, repetitions: int) -> list[tuple[PairedEstimate, int]]:
     measurements: list[tuple[PairedEstimate, int]] = []
     while len(measurements) < repetitions:
         run = [measured(rng, cell, model, assumed) for model in range(cell.models)]
-        # what the models tell about each other, as in runner.analysis.verdicts.family
+        # what the models tell about each other, as in runner.analysis.ratios.estimates_of
         spreads = [spread for parts in run if (spread := spread_of(*columns(parts))) is not None]
         pool = pool_of(spreads, assumed) if spreads else None
         measurements += [(judged(*columns(parts), assumed, pool), len(parts)) for parts in run]

@@ -16,9 +16,8 @@ from scipy import special
 from scipy.optimize import brentq
 
 from harness.schema import Record, Scalar
-from runner.analysis.verdicts.between import kind_of, tau_mode
+from runner.analysis.verdicts.between import is_short, kind_of, tau_mode
 from runner.analysis.verdicts.decision import Spread, spread_of
-from runner.analysis.verdicts.family import is_short
 from runner.store.run_folder import RECORDS, read_run
 
 ONE_SIDED = 0.8

@@ -42,9 +42,9 @@ from harness.schema import Protocol, Record
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import steps_text
-from runner.analysis.estimate import Limits, Verdict
 from runner.analysis.statistics import wilson
 from runner.analysis.texts import failures, mean_text
+from runner.analysis.verdicts import Limits, Verdict
 from runner.analysis.verdicts.decision import difference, verdict
 from runner.reports.parts.grid import optional
 from runner.runs.why.words import overview

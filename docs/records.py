@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.schema import Record, Samples, Status
-from runner.analysis.verdicts.family import assumed_today
+from runner.analysis.verdicts.between import assumed_today
 from runner.store.joined import joined_samples
 from runner.store.record_file import read_records
 

@@ -49,7 +49,8 @@ def suite_labels(suites: Iterable[str]) -> dict[str, str]:
     The suite's name, or the stem of its file's path. Equal stems of different paths get a digest.
     """
     sources = {suite: suite_of(suite) for suite in suites}
-    stems = {source: file_part(_stem(source)) for source in sources.values()}
+    files = {source: re.split(r"[/\\]", source)[-1] for source in sources.values()}
+    stems = {source: file_part(file.removesuffix(".py")) for source, file in files.items()}
     taken = list(stems.values())
     labels = {
         source: stem if taken.count(stem) == 1 or stem == source else f"{stem}-{digest(source)}"
@@ -151,10 +152,6 @@ def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:
         name: next(iter(variants.values())) if len(variants) == 1 else " | ".join(variants)
         for name, variants in values.items()
     }
-
-
-def _stem(suite: str) -> str:
-    return re.split(r"[/\\]", suite)[-1].removesuffix(".py")
 
 
 def where_text(where: Where) -> str:

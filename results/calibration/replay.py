@@ -22,9 +22,10 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.calibration import PROTOCOL, Floats  # noqa: E402 - nothing is installed
 from harness.codec import from_json  # noqa: E402
 from harness.schema import Record  # noqa: E402
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.results import PairedEstimate  # noqa: E402
+from runner.analysis.verdicts import Limits, Verdict  # noqa: E402
 from runner.analysis.verdicts.decision import judged, verdict  # noqa: E402
-from runner.analysis.verdicts.family import assumed_today  # noqa: E402
+from runner.analysis.verdicts.between import assumed_today  # noqa: E402
 from runner.store.record_file import opened  # noqa: E402
 
 

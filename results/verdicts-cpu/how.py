@@ -34,12 +34,13 @@ from benchmarks.tau import tau_of  # noqa: E402
 from harness.schema import Job, Protocol, Record  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Verdict  # noqa: E402
+from runner.analysis.results import Estimate, PairedEstimate  # noqa: E402
+from runner.analysis.verdicts import Limits, Verdict  # noqa: E402
 from runner.analysis.results import ALLOCATOR, SYSTEM  # noqa: E402
 from runner.analysis.results import CONTROL  # noqa: E402
 from runner.analysis.statistics import Floats, geomean  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95, judged, spread_of, verdict  # noqa: E402
-from runner.analysis.verdicts.family import assumed_in, assumed_of, is_short  # noqa: E402
+from runner.analysis.verdicts.between import assumed_in, assumed_of, is_short  # noqa: E402
 from runner.engine.stopping import more_processes  # noqa: E402
 from runner.store.record_file import read_records  # noqa: E402
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from harness.backends.settings.candidates import named  # noqa: E402 - the path comes first
 from harness.schema import Record  # noqa: E402
 from runner.analysis.digits import estimate_text, speedup_text  # noqa: E402
-from runner.analysis.verdicts.family import assumed_today  # noqa: E402
+from runner.analysis.verdicts.between import assumed_today  # noqa: E402
 from runner.runs.why.asking import LOOK, TOGETHER, explained  # noqa: E402
 from runner.runs.why.explain import NoTimes  # noqa: E402
 from runner.runs.why.looked import REST, Looked  # noqa: E402

@@ -23,8 +23,8 @@ from harness.metrics import declared
 from harness.schema import Scalar
 from runner.analysis import texts
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, number_text
-from runner.analysis.estimate import Reason
 from runner.analysis.results import OPERATION, Comparison
+from runner.analysis.verdicts import Reason
 from runner.labels import case_name, notes_of, ran_batch, suite_labels
 from runner.plan.environments.spec import split_candidate
 

@@ -14,9 +14,15 @@ from harness.metrics import declared
 from harness.schema import Record, Scalar
 from runner.analysis.caveats import caveats
 from runner.analysis.columns import columns
-from runner.analysis.estimate import Mean, PairedEstimate, Verdict
 from runner.analysis.findings import findings
-from runner.analysis.ratios import averages, candidate_pairs, over_eager, over_reference, place_of
+from runner.analysis.ratios import (
+    averages,
+    candidate_pairs,
+    is_compiled,
+    over_eager,
+    over_reference,
+    place_of,
+)
 from runner.analysis.results import (
     ALLOCATOR,
     PAIRS,
@@ -25,7 +31,9 @@ from runner.analysis.results import (
     SYSTEM,
     Comparison,
     GroupSummary,
+    Mean,
     MeanOf,
+    PairedEstimate,
     Place,
     Ratio,
     Summary,
@@ -38,6 +46,7 @@ from runner.analysis.statistics import (
     wilson,
 )
 from runner.analysis.sweep import curves
+from runner.analysis.verdicts import Verdict
 from runner.analysis.verdicts.compiling import (
     LATENCY,
     break_even,
@@ -48,7 +57,6 @@ from runner.analysis.verdicts.compiling import (
     first_step_pairs,
     paying,
 )
-from runner.analysis.verdicts.family import is_compiled
 from runner.labels import compiler_label, device_labels, merged_facts
 
 Peaks = Mapping[str, float]

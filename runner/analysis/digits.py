@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runner.analysis.estimate import BreakEven, Estimate
+    from runner.analysis.results import Estimate
+    from runner.analysis.verdicts import BreakEven
 
 MISSING = "-"
 MAX_DECIMALS = 4

@@ -18,10 +18,9 @@ from harness.schema import BASELINE, CACHE_FILE, COLD, WARM, Record, Status
 from harness.timing.measure import placement
 from runner.analysis.columns import columns
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, with_unit
-from runner.analysis.estimate import Estimate, Limits
-from runner.analysis.results import Comparison, Finding
+from runner.analysis.results import Comparison, Estimate, Finding
 from runner.analysis.texts import is_coarse, resolution_text
-from runner.analysis.verdicts import compiling
+from runner.analysis.verdicts import Limits, compiling
 from runner.analysis.verdicts.compiling import LATENCY, WAITING, by_round
 from runner.labels import counted, cut, is_scaled, suite_labels, where, where_text
 

@@ -12,13 +12,13 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
 import numpy as np
 
 from harness.backends.settings.candidates import plain_of
 from harness.loading.own_model import suite_of
-from harness.schema import Record, Samples, Status
-from runner.analysis.estimate import Estimate, Limits
+from harness.schema import Record, Samples, Status, of_environment
 from runner.analysis.results import (
     ALLOCATOR,
     DECODE,
@@ -30,17 +30,27 @@ from runner.analysis.results import (
     STEP,
     SYSTEM,
     Average,
+    Estimate,
+    PairedEstimate,
     Place,
     Ratio,
     Side,
     same_results,
 )
 from runner.analysis.statistics import false_discovery, geomean
-from runner.analysis.verdicts.between import ASSUMED_ACROSS
-from runner.analysis.verdicts.decision import difference, judged_or_none, judgment
-from runner.analysis.verdicts.family import assumed_of, estimates_of, is_eager_of
+from runner.analysis.verdicts import Limits
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_of
+from runner.analysis.verdicts.decision import Spread, difference, judged_or_none, judgment, pool_of, spread_of
 from runner.labels import compiler_label, device_labels
 from runner.plan.environments.spec import EAGER, split_candidate
+
+FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time
+
+Group = tuple[str, str, str, str, bool]
+"""(compiler, mode, device, precision, has page faults): models whose variance between processes is pooled.
+
+Chance decides in each process which memory glibc gives back, so models with page faults vary more.
+"""
 
 
 def judged(ratios: Sequence[Ratio], *, passed: bool = False) -> tuple[Ratio, ...]:
@@ -112,6 +122,42 @@ def over_eager(records: Sequence[Record]) -> list[dict[str, Ratio]]:
     return [
         rows | plain for rows, plain in zip(each, _over_plain([r.get("step") for r in each]), strict=True)
     ]
+
+
+def estimates_of(records: Sequence[Record]) -> list[PairedEstimate | None]:
+    """One estimate for each record; None without samples, and for samples that cannot be used."""
+    spreads: dict[Group, list[Spread]] = {}
+    groups = [*map(_group, records, device_labels(records))]
+    for record, group in zip(records, groups, strict=True):
+        samples = record.samples
+        spread = samples and spread_of(samples.baseline_s, samples.candidate_s, samples.rounds_by_process)
+        if spread:
+            spreads.setdefault(group, []).append(spread)
+    taus = [assumed_of(record) for record in records]
+    pools = [pool_of(spreads[g], tau) if g in spreads else None for g, tau in zip(groups, taus, strict=True)]
+    return [
+        None
+        if (s := record.samples) is None
+        else judged_or_none(s.baseline_s, s.candidate_s, s.rounds_by_process, tau, pool)
+        for record, tau, pool in zip(records, taus, pools, strict=True)
+    ]
+
+
+def _group(record: Record, device: str) -> Group:
+    samples = record.samples
+    sides = (samples.baseline_minor_faults, samples.candidate_minor_faults) if samples else ()
+    faults = any(median(side) >= FAULTS for side in sides if side)
+    return record.candidate, record.job.case.mode.value, device, record.job.dtype, faults
+
+
+def is_compiled(record: Record) -> bool:
+    """Whether the candidate is no eager: neither the control, nor in another precision or environment."""
+    return record.candidate != EAGER and not is_eager_of(record)
+
+
+def is_eager_of(record: Record) -> bool:
+    """Whether the candidate is eager of an environment, so that nothing is compiled."""
+    return bool(record.env) and record.candidate == of_environment(EAGER, record.env)
 
 
 def generation_of(record: Record) -> Mapping[str, Estimate]:

@@ -5,6 +5,8 @@ Reports print these values; the only arithmetic of a report is the choice of dig
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +17,7 @@ from harness.devices import of
 from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import estimate_text, seconds_text
-from runner.analysis.estimate import BreakEven, Estimate, Mean, Open, PairedEstimate, Paying, Verdict
+from runner.analysis.verdicts import BreakEven, Open, Paying, Reason, Verdict
 from runner.labels import plain, reason, suite_labels
 from runner.plan.environments.spec import EAGER
 from runner.store.figures import Figures
@@ -26,6 +28,8 @@ TOLD_AFTER = (1, 10, 100)  # steps of a start-up race after which the time is to
 STEADINESS = ("baseline_cv", "candidate_cv", "lag_1", "baseline_minor_faults", "candidate_minor_faults")
 """How steady the samples were. ``cv``: standard deviation / mean. ``lag_1``: autocorrelation of the
 paired log ratios, near 0 if rounds are independent. Faults: median number of page faults of a step."""
+
+LARGEST_LOG = math.log(sys.float_info.max)
 
 # families
 OVER_EAGER = "eager"  # of the job's baseline
@@ -42,6 +46,129 @@ CHANGE = "change"  # between runs
 STEP, PREFILL, DECODE = "step", "prefill", "decode"
 COMPILATION, FIRST_STEP = "compilation", "first step"
 SPEEDUP, EAGER_STEP = "speedup", "eager"  # of a change, whose speedups are B / A; its times, too
+
+# -- estimates ---------------------------------------------------------------------------------------------
+
+Interval = tuple[float, float]
+"""Of a logarithm."""
+
+
+def exp(log: float) -> float:
+    """Infinite beyond the floats, where ``math.exp`` raises: intervals of few scattered rounds get there."""
+    return math.exp(log) if log < LARGEST_LOG else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A factor, kept as a logarithm: a speedup, a change B / A, a geometric mean of ``n`` times or counts.
+
+    The place of the 90 % interval decides about *same* (two one-sided tests at 5 %). The intervals are None
+    if there are too few values. ``error`` is the standard error that the measured values show, without what
+    is assumed about processes, with ``df`` degrees of freedom; None if it is unknown.
+    """
+
+    log: float
+    interval: Interval | None = None  # 95 %
+    interval_90: Interval | None = None
+    p_value: float = 1.0
+    error: float | None = None
+    df: float = math.inf
+    n: int = 1
+    processes: int = 1
+    unsteady: str = ""  # why the rounds have no common speedup
+    unsteady_kind: Reason | None = None
+    segments: tuple[float, ...] = ()  # log speedups of parts of the rounds, for which a verdict must hold
+
+    @property
+    def factor(self) -> float:
+        return exp(self.log)
+
+    @property
+    def low(self) -> float | None:
+        return None if self.interval is None else exp(self.interval[0])
+
+    @property
+    def high(self) -> float | None:
+        return None if self.interval is None else exp(self.interval[1])
+
+    @property
+    def low_90(self) -> float | None:
+        return None if self.interval_90 is None else exp(self.interval_90[0])
+
+    @property
+    def high_90(self) -> float | None:
+        return None if self.interval_90 is None else exp(self.interval_90[1])
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval of the logarithm; None if there is no interval."""
+        return None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+
+    def within(self, factor: float) -> bool:
+        """Whether the interval contains the factor."""
+        return self.interval is not None and self.interval[0] <= math.log(factor) <= self.interval[1]
+
+
+def single(value: float) -> Estimate:
+    """A value that was measured once."""
+    return Estimate(log=math.log(value) if value > 0 else -math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRounds(Estimate):
+    """An estimate from rounds, of one process or several, or from ``runs`` of other days."""
+
+    assumed_sd: float | None = None  # between processes, assumed (one process); None: not in the interval
+    rounds_half: float | None = None  # half the width of the rounds' own 95 % interval of the log speedup
+    runs: tuple[OfRounds, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedEstimate(OfRounds):
+    """The estimate from n pairs. Times are in seconds; speedups are baseline / candidate.
+
+    The interval is None below 6 pairs.
+    """
+
+    speedup_of_medians: float
+    baseline_median_s: float
+    candidate_median_s: float
+    between_sd: float | None = None  # of the log speedup between processes; None below 2 processes
+    widened: float = 1.0  # that interval's factor for rounds that depend on each other
+
+    @property
+    def baseline_ms(self) -> float:
+        return self.baseline_median_s * 1e3
+
+    @property
+    def candidate_ms(self) -> float:
+        return self.candidate_median_s * 1e3
+
+    @property
+    def effective_n(self) -> float:
+        """The number of independent rounds with the information of these rounds."""
+        return self.n / self.widened**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """The geometric mean of ``models`` factors, with two 95 % intervals.
+
+    ``over``: for *models like these* (Student's t on the logarithms over models), without an interval below 2
+    models. ``these``: for *these models* (the errors of their own measurements alone), without an interval if
+    a model has none. None for both without a model.
+    """
+
+    models: int = 0
+    over: Estimate | None = None
+    these: Estimate | None = None
+
+    @property
+    def value(self) -> float | None:
+        return self.over.factor if self.over else None
+
+
+# -- ratios and results ------------------------------------------------------------------------------------
 
 
 class Side(NamedTuple):

@@ -12,9 +12,9 @@ from statistics import median
 
 from harness.declared import finite
 from harness.schema import EAGER_START, SIZES, Compilation
-from runner.analysis.estimate import BreakEven, PairedEstimate
-from runner.analysis.results import TOLD_AFTER, Comparison, Overtaking, StartForm
+from runner.analysis.results import TOLD_AFTER, Comparison, Overtaking, PairedEstimate, StartForm
 from runner.analysis.statistics import typical
+from runner.analysis.verdicts import BreakEven
 from runner.analysis.verdicts.compiling import break_even
 
 SETTLED = 1.1  # a settled step and the two after it take at most so many times the median of the second half

@@ -27,16 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from runner.analysis.estimate import Estimate, Mean, PairedEstimate, single
+from runner.analysis.results import Estimate, Mean, PairedEstimate, single
 
 Floats = NDArray[np.float64]
-Column = Sequence[float] | NDArray[np.floating[Any]]
+Numbers = Sequence[float] | NDArray[np.floating[Any]]
 CONFIDENCE = 0.95
 EQUIVALENCE = 0.90  # confidence of the interval for *same*: two one-sided tests at 5 %
 EXACT_UP_TO = 60  # rounds; above, the normal approximation of the rank sum is accurate to 3 digits
 
 
-def paired_speedup(baseline_s: Column, candidate_s: Column) -> PairedEstimate:
+def paired_speedup(baseline_s: Numbers, candidate_s: Numbers) -> PairedEstimate:
     """Compares two columns of times, round by round.
 
     Raises ``ValueError`` if a column is empty, the lengths differ, or a time is not positive and finite.
@@ -166,7 +166,7 @@ def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def mean_of_logs(logs: Column) -> Estimate | None:
+def mean_of_logs(logs: Numbers) -> Estimate | None:
     """The geometric mean of factors over models, with its interval over models; None below two."""
     if len(logs) < 2:
         return None
@@ -203,7 +203,7 @@ def wilson(passed: int, total: int) -> tuple[float, float]:
     return max(0.0, center - half), min(1.0, center + half)
 
 
-def coefficient_of_variation(values: Column) -> float | None:
+def coefficient_of_variation(values: Numbers) -> float | None:
     """Standard deviation / mean; None for fewer than two values."""
     column = np.asarray(values, dtype=np.float64)
     if column.size < 2:
@@ -213,7 +213,7 @@ def coefficient_of_variation(values: Column) -> float | None:
     return float(np.sqrt(np.square(column - mean).sum() / (column.size - 1)) / mean)
 
 
-def lag_1_autocorrelation(values: Column) -> float | None:
+def lag_1_autocorrelation(values: Numbers) -> float | None:
     """Correlation of successive deviations from the mean; None for fewer than three values."""
     column = np.asarray(values, dtype=np.float64)
     if column.size < 3:

@@ -16,8 +16,7 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from harness.schema import Case
-from runner.analysis.estimate import Estimate
-from runner.analysis.results import Comparison, Crossover, Curve
+from runner.analysis.results import Comparison, Crossover, Curve, Estimate
 
 Point = tuple[float, float, float, float]
 """Value of the axis, log speedup, ends of its interval."""

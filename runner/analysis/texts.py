@@ -16,8 +16,7 @@ from runner.analysis.digits import (
     share_text,
     significant,
 )
-from runner.analysis.estimate import Estimate, Mean
-from runner.analysis.results import CONTROL, Comparison, Ratio
+from runner.analysis.results import CONTROL, Comparison, Estimate, Mean, Ratio
 from runner.labels import batch_text, plain, ran_batch, ran_case
 
 NOT_CHECKED = "not checked"

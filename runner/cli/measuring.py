@@ -53,11 +53,11 @@ def measure(
     executor: Executor,
     formats: Formats,
     time_limit_s: float | None = None,
-    select: Callable[[Sequence[Record]], Selected] = lambda _: {},
+    select: Callable[[Sequence[Record]], Selected] | None = None,
 ) -> int:
     """Measures the missing jobs, as the folder's run was asked, then again what is to be confirmed; reports.
 
-    ``select``: by the records of the run, what ``--confirm`` measures again. Returns the exit code.
+    ``select``: by the records so far, what ``--confirm`` measures again. Returns the exit code.
     """
     asks = asked_in(folder)
     policy = usable(ASKED[asks][0], asking_for(jobs)) if asks else next_attempt
@@ -68,11 +68,9 @@ def measure(
             report(folder, console, formats, left)
 
         ended = measure_missing(folder, jobs, console, executor, until=until, between=between, policy=policy)
-        if not ended and (selected := select(folder.read().processes)):
-            say(
-                console, f"--confirm: a gate would fail by {counted(len(selected), 'result')}: measured again"
-            )
-            policy = confirming(selected)
+        if select is not None and not ended and (selected := select(folder.read().processes)):
+            results, policy = counted(len(selected), "result"), confirming(selected)
+            say(console, f"--confirm: a gate would fail by {results}: measured again")
             ended = measure_missing(folder, jobs, console, executor, until=until, policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")

@@ -165,8 +165,8 @@ def outcome(record: Record) -> str:
 
 def previewed(event: Previewed) -> str:
     """``inductor about 1.3x [1.2, 1.4]``: an estimate that does not count."""
+    from runner.analysis.verdicts.between import assumed_in
     from runner.analysis.verdicts.decision import judged
-    from runner.analysis.verdicts.family import assumed_in
 
     ((candidate, (baseline_s, candidate_s)),) = event.pairs.items()
     tau = assumed_in(event.job, candidate, baseline_s)

@@ -39,9 +39,8 @@ from harness.schema import (
     eager_of,
 )
 from harness.timing.measure import round_order
-from runner.analysis.verdicts.between import LEAST_ACROSS
+from runner.analysis.verdicts.between import LEAST_ACROSS, assumed_of
 from runner.analysis.verdicts.decision import judged
-from runner.analysis.verdicts.family import assumed_of
 from runner.engine.job_session import now
 from runner.engine.stopping import left_to_close, more_processes
 from runner.plan.environments.spec import EAGER, split_candidate

@@ -30,7 +30,7 @@ from harness.schema import (
 )
 from harness.timing.measure import placement
 from harness.worker.status_page import Activity
-from runner.analysis.verdicts.family import assumed_in
+from runner.analysis.verdicts.between import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds, columns
 from runner.engine.replies import Measured

@@ -10,8 +10,7 @@ from dataclasses import replace
 from harness.backends.settings.candidates import compiler_of
 from harness.devices import of
 from harness.schema import BASELINE, STOPPED, WHOLE, Job, Protocol, Round, Samples, Scalar
-from runner.analysis.verdicts.between import ASSUMED_ACROSS
-from runner.analysis.verdicts.family import assumed_in
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_in
 from runner.engine import JobContext, Pairs
 from runner.engine.replies import Measured
 from runner.engine.stopping import Decision, decide

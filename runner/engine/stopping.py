@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 
 from harness.protocol import ON_A_CPU, Pace
 from harness.schema import Protocol
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict
-from runner.analysis.statistics import Column
+from runner.analysis.results import PairedEstimate
+from runner.analysis.statistics import Numbers
+from runner.analysis.verdicts import Limits, Verdict
 from runner.analysis.verdicts.decision import (
     HALF,
     Z_95,
@@ -32,7 +33,7 @@ from runner.analysis.verdicts.decision import (
     verdict,
 )
 
-Columns = tuple[Column, Column]
+Columns = tuple[Numbers, Numbers]
 """(baseline seconds, candidate seconds), one value of each per round."""
 
 SMALLEST_BATCH = 5  # rounds; the interval must be sufficient without this many last rounds, too

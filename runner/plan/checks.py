@@ -87,7 +87,7 @@ def check_where(where: Where, config: RunConfig) -> None:
 
 
 def idle(given: Given, config: RunConfig) -> Iterator[str]:
-    """Sentences on flags that do nothing here. They are no errors: commands that records print have some."""
+    """Sentences on flags that do nothing here. They are notes: commands in records have such flags, too."""
     for what, (has_it, settings) in IDLE.items():
         for path, _, value in (setting.partition("=") for setting in settings if has_it(config)):
             keys = {flag.key for flag in row_at(RunConfig, path).flags} & given.keys()

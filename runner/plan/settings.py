@@ -18,7 +18,8 @@ T = TypeVar("T")
 class Names:
     """The names of settings in messages: flags, such as ``-n/--repeat`` or ``--scale=full``.
 
-    With ``arguments``: ``protocol.repeat``, ``device='cpu'``; path -> argument, where their names differ.
+    With ``arguments``, those of Python: ``protocol.repeat`` or ``device='cpu'``. It has the argument of each
+    path that is called otherwise there.
     """
 
     arguments: Mapping[str, str] | None = None

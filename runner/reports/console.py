@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from harness.schema import Status
 from runner.analysis.digits import MISSING
-from runner.analysis.estimate import Verdict
 from runner.analysis.results import Finding, Summary
 from runner.analysis.texts import MARK, NOT_CHECKED
+from runner.analysis.verdicts import Verdict
 from runner.reports.closing import closing_lines, ending
 from runner.reports.parts.grid import Table, grid_of, text_for
 from runner.reports.parts.view import CONSOLE, Lists, View

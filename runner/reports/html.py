@@ -18,9 +18,8 @@ from typing import Any
 from runner.analysis.results import Comparison, Summary
 from runner.analysis.texts import coarse_note
 from runner.reports.lines_plot import svgs
-from runner.reports.pages.overview import counts, title, verdicts
 from runner.reports.pages.panels import CHUNK, panel_chunks
-from runner.reports.pages.rows import identities, table_data
+from runner.reports.pages.rows import counts, identities, table_data, title, verdicts
 from runner.reports.pages.templates import source, template
 from runner.reports.parts.averages import AVERAGES, averages
 from runner.reports.parts.curves import CURVES

@@ -12,8 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.schema import EAGER_START
-from runner.analysis.estimate import Estimate, single
-from runner.analysis.results import CONTROL, Comparison, Curve, Summary
+from runner.analysis.results import CONTROL, Comparison, Curve, Estimate, Summary, single
 from runner.analysis.sweep import median_ms
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
@@ -47,9 +46,11 @@ class Panel(NamedTuple):
     places: Sequence[float] = ()  # of ticks
 
 
-class Row(NamedTuple):
+class Strip(NamedTuple):
+    """The panels of a model, beside each other."""
+
     title: str
-    first: Comparison  # its environment is that of the row
+    first: Comparison  # its environment is that of all
     panels: Sequence[Panel]
     legend: str = ""
 
@@ -64,7 +65,7 @@ def svgs(summary: Summary) -> tuple[bytes, ...]:
 
 
 @pictures.plain_style()
-def draw(rows: Sequence[Row]) -> Figure:
+def draw(rows: Sequence[Strip]) -> Figure:
     rows, columns = rows[:MOST_ROWS], len(rows[0].panels)
     figure = pictures.new_figure(max(WIDTH_IN, PANEL_IN * columns), ROW_IN * len(rows))
     for axes, row in zip(figure.subplots(len(rows), columns, squeeze=False), rows, strict=True):
@@ -90,8 +91,8 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         ax.set_xticks(panel.places)
 
 
-def sweeps(summary: Summary) -> Iterator[tuple[str, Row]]:
-    """The file of the curves of each model, and its row."""
+def sweeps(summary: Summary) -> Iterator[tuple[str, Strip]]:
+    """The file of the curves of each model, and its panels."""
     of_compiler = pictures.styles(compilers(summary))
     for _, family in groupby(summary.curves, key=lambda curve: curve.family):
         curves = tuple(family)
@@ -100,7 +101,7 @@ def sweeps(summary: Summary) -> Iterator[tuple[str, Row]]:
         panels.append(Panel(PEAK, STEP, _lines(curves, of_compiler, STEP, over=PEAK)))
         first, case = curves[0].comparisons[0], curves[0].case
         title = f"{case_name(case)}, {case.mode.value} {first.record.job.dtype}, {first.device}"
-        yield curve_plot(summary, curves[0]), Row(title, first, panels)
+        yield curve_plot(summary, curves[0]), Strip(title, first, panels)
 
 
 def _lines(curves: Sequence[Curve], of_compiler: Styles, what: str, over: str = "") -> list[Line]:
@@ -134,8 +135,8 @@ def _measured(c: Comparison, what: str, side: int) -> Estimate | None:
     return None if value is None else single(value)
 
 
-def races(summary: Summary) -> Iterator[tuple[str, Row]]:
-    """The file of the races of each model, and its row."""
+def races(summary: Summary) -> Iterator[tuple[str, Strip]]:
+    """The file of the races of each model, and its panels."""
     names = dict.fromkeys(name for form in summary.start_forms if (name := form_name(form)) != EAGER_START)
     of_form = {**pictures.styles(names), EAGER_START: EAGER}
     for _, group in groupby(summary.start_forms, key=lambda form: form.comparison.record.job.key):
@@ -149,5 +150,5 @@ def races(summary: Summary) -> Iterator[tuple[str, Row]]:
         job, n = first.record.job, min(form.n for form in forms.values())
         title = f"{case_name(job.case)}, {job.case.mode.value} {job.dtype}, n = {n}"
         panels = [Panel("seconds since the model was built", "steps done", lines)]
-        row = Row(title, first, panels, legend="from: overtakes eager after so many steps")
-        yield plot_name(summary.labels[job.case.suite], job.dtype, "_start_up"), row
+        strip = Strip(title, first, panels, legend="from: overtakes eager after so many steps")
+        yield plot_name(summary.labels[job.case.suite], job.dtype, "_start_up"), strip

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from runner.analysis.results import Finding, Summary
 from runner.labels import cut, plain
-from runner.reports.pages.overview import title
+from runner.reports.pages.rows import title
 from runner.reports.parts.blocks import MarkdownBlock, fitted, folded, text
 from runner.reports.parts.grid import Table
 from runner.reports.parts.sections import environment_line, program_text, protocol_line

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.analysis.digits import MISSING, estimate_text, share_text
-from runner.analysis.estimate import Verdict
 from runner.analysis.results import Comparison, GroupSummary, Summary
 from runner.analysis.texts import batch_cell, compiler_name, mean_text
+from runner.analysis.verdicts import Verdict
 from runner.labels import case_name
 from runner.reports.parts import pictures
 from runner.reports.parts.sections import Section, compilers, plot_name, sections, top_models
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
     solid: bool = True  # the verdict is faster or slower
 
 
-Rows = Sequence[tuple[str, Sequence[Mark]]]
+Lines = Sequence[tuple[str, Sequence[Mark]]]
 """The label of a model, and a mark for each compiler."""
 
 
@@ -95,12 +95,12 @@ def _mean_mark(group: GroupSummary) -> Mark:
     return Mark(group.compiler, words, mean.value, *ends)
 
 
-def _lines(rows: Rows) -> float:
+def _lines(rows: Lines) -> float:
     """The height of a row. A label has two lines."""
     return max(2, *(len(marks) for _, marks in rows)) + 0.9
 
 
-def _draw_panel(ax: Axes, panel: Section, rows: Rows, of_compiler: Mapping[str, Mapping[str, Any]]) -> None:
+def _draw_panel(ax: Axes, panel: Section, rows: Lines, of_compiler: Mapping[str, Mapping[str, Any]]) -> None:
     threshold = panel.comparisons[0].record.job.protocol.noise_threshold
     ax.axvspan(1 / (1 + threshold), 1 + threshold, color=pictures.PALE, zorder=0, linewidth=0)
     ax.axvline(1.0, color="black", linewidth=0.8, zorder=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.protocol import Protocol
 from runner.analysis.digits import MISSING, estimate_text
-from runner.analysis.estimate import PairedEstimate
+from runner.analysis.results import PairedEstimate
 from runner.analysis.statistics import paired_speedup
 from runner.reports.parts.pictures import COLORS, new_figure, pictures, plain_style
 from runner.reports.parts.sections import environment_line

@@ -99,21 +99,3 @@ def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
     (folder / "summary.json").unlink()
     assert runner(f"--visualize-logs={folder}", "--format=json").returncode == 0
     assert (folder / "summary.json").read_bytes() == before
-
-
-@pytest.mark.long
-def test_what_is_missing_can_be_measured_later(run: tuple[Path, str], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for name in ("run.json", "records.jsonl"):
-        (folder / name).write_bytes((run[0] / name).read_bytes())
-    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if '"candidate": "aot_eager@other"' not in line]
-    assert len(kept) == 3
-    (folder / "records.jsonl").write_text("".join(kept))
-    done = runner(f"--resume={folder}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    again = by_candidate(folder, "norm")["aot_eager@other"]
-    assert again["status"] == "pass"
-    assert len(again["samples"]["reference_s"]) == 6
-    assert len(records(folder)) == 4

@@ -11,18 +11,19 @@ from benchmarks.tau import calibrated, tau_of
 from harness.protocol import Protocol
 from harness.schema import Mode, Record, Scalar
 from runner.analysis.derive import summarize
+from runner.analysis.ratios import estimates_of
 from runner.analysis.statistics import Part
 from runner.analysis.texts import processes_cell
 from runner.analysis.verdicts.between import (
     ASSUMED,
     SHORT_STEP_TAU,
+    assumed_in,
     assumed_tau,
     kind_of,
     moderated,
     pooled,
 )
 from runner.analysis.verdicts.decision import T_95, Z_95
-from runner.analysis.verdicts.family import assumed_in, estimates_of
 from tests.factories import known, make_job, make_record, sampled, with_samples
 
 

@@ -8,8 +8,7 @@ import pytest
 from harness.backends.settings.candidates import compiler_of, named, parts_of, plain_of
 from harness.schema import Status
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import PairedEstimate
-from runner.analysis.results import PAIRS
+from runner.analysis.results import PAIRS, PairedEstimate
 from runner.analysis.statistics import geomean, wilson
 from runner.cli.commands import job_command
 from tests.command_line import config_of_words

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from harness.schema import Record, Samples, Status
-from runner.analysis.estimate import PairedEstimate, Verdict
-from runner.analysis.results import EAGER_STEP, STEP
+from runner.analysis.results import EAGER_STEP, STEP, PairedEstimate
 from runner.analysis.statistics import paired_speedup
+from runner.analysis.verdicts import Verdict
 from runner.analysis.verdicts.between import pooled
 from runner.analysis.verdicts.decision import difference, over_runs
 from runner.runs.compare.changes import RunChanges, changes_between, shared_rounds

@@ -8,8 +8,8 @@ import pytest
 
 from harness.schema import Record
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import Verdict
 from runner.analysis.results import COMPILATIONS
+from runner.analysis.verdicts import Verdict
 from tests.factories import compiled_cold, make_job, make_record, sampled
 from torchduet.frames import frames_of
 

@@ -16,6 +16,7 @@ def config(*words: str) -> RunConfig:
 
 def test_lists_by_repetition_and_by_commas() -> None:
     read = config("--dtypes=float32,amp", "--dtypes=bfloat16", "--compilers", "eager,inductor", "-dcpu")
+    assert config("--tag= a b ", "--tag=c").tags == ("a b", "c")
     assert read.dtypes == ("float32", "amp", "bfloat16")
     assert (read.compilers, read.devices) == (("eager", "inductor"), ("cpu",))
 
@@ -28,6 +29,10 @@ def test_lists_by_repetition_and_by_commas() -> None:
         (["-dcpu,cuda"], "aot_eager,inductor,torchscript", AUTO),
         (["-dxpu"], "inductor", 1),
         (["-dcuda", "--compilers=eager", "--processes=auto"], "eager", AUTO),
+        (["-dcpu", "--quick"], "aot_eager,inductor,torchscript", 1),
+        (["-dcpu", "--quick", "--processes=auto"], "aot_eager,inductor,torchscript", AUTO),
+        (["-dcpu", "--processes=3"], "aot_eager,inductor,torchscript", 3),
+        (["-dcpu", "--why"], "aot_eager,inductor,torchscript", 1),
     ],
 )
 def test_a_gpu_has_two_compilers_and_one_process(words: list[str], compilers: str, processes: int) -> None:
@@ -100,6 +105,7 @@ BAD = [
     ("--training --model mine", "--model: 'mine' is not written as package.module:function"),
     ("--training --pretrained --scale=tiny", "--pretrained: published weights need --scale=full"),
     ("--training --batch-size=2 --batch-size-file=x", "exclude each other"),
+    *((f"--training '--tag={tag}'", "--tag: ") for tag in ("", " ", "a\nb", "x" * 100)),
     ("--training --batch-size-file=no_such", "--batch-size-file: no_such cannot be read"),
     ("--training --freezing", "--freezing makes the weights constants"),
     ("--training --new-tokens=8", "--new-tokens is for --generate; leave it out, or add --generate"),
@@ -132,6 +138,13 @@ BAD = [
     ("--training --fail-on=speedup", "--fail-on: '' is not a speedup; write for example speedup:1.4"),
     ("--training --fail-on=speedup:1 --accuracy", "speedup is measured in timed steps; leave --accuracy"),
     ("--fail-on parity --history", "--fail-on is for --compare BASE NEW"),
+    ("--training --confirm", "--confirm: no gate can fail; add --fail-on, or leave it out"),
+    ("--compare a b --fail-on=parity --confirm", "--confirm is for runs that measure; leave it out"),
+    ("--resume R --confirm", "--confirm does nothing with --resume; leave it out"),
+    (
+        "--training --fail-on=time --accuracy --envs=a=torch==2.2 --envs=b=torch==2.3",
+        "--fail-on: time is measured",
+    ),
     ("--compare a b --history", "--compare and --history exclude each other"),
 ]
 

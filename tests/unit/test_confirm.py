@@ -12,7 +12,7 @@ from harness.schema import Record, Status
 from runner.engine.experiments import confirming, next_attempt
 from runner.runs.compare.confirm import gates_of_run, to_confirm
 from runner.runs.compare.gates import GateResult, gates_asked
-from tests.factories import make_job, make_record, make_samples
+from tests.factories import make_environments, make_job, make_record, make_samples
 from tests.unit.test_environments_compare import ENVIRONMENTS
 
 ROUNDS, SIDES = 12, ("inductor@old", "inductor@new")
@@ -138,3 +138,15 @@ def test_compilations_are_confirmed_by_rounds() -> None:
     attempt = confirming({(job.key, SIDES[1], "compile_runs"): "compile:10 %"})(job, rounds)
     assert attempt is not None
     assert (attempt.candidates, attempt.experiment, attempt.round) == (SIDES[1:], "compile_runs", 2)
+
+
+def test_each_environment_is_compared_with_the_reference() -> None:
+    rng, names = np.random.default_rng(3), ("old", "new", "next")
+    first = process(0, [0.0], rng, 0.0)
+    job = replace(first[0].job, environments=make_environments(*names))
+    job = replace(job, candidates=tuple(f"inductor@{name}" for name in names))
+    third = process(0, [math.log(0.8)], rng, 0.0)[1]
+    records = [replace(r, job=job) for r in (*first, replace(third, candidate="inductor@next", env="next"))]
+    results, _ = gates_of_run(RUN, (), records, gates_asked(["regression:5%", "graph-breaks"]), confirm=False)
+    told = [(result.title.partition(":")[0], len(result.failed)) for result in results]
+    assert told == [("new", 0), ("next", 1), ("results with graph breaks", 0)]

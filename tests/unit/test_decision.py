@@ -11,8 +11,9 @@ from scipy import special
 from benchmarks.calibration import autoregressive
 from harness.protocol import ON_A_DEVICE
 from harness.schema import Protocol
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate, Reason, Verdict
+from runner.analysis.results import Estimate, PairedEstimate
 from runner.analysis.statistics import Part, mean_of_logs, paired_speedup
+from runner.analysis.verdicts import Limits, Reason, Verdict
 from runner.analysis.verdicts.decision import difference, judged, judgment, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
 from runner.engine.stopping import LARGEST_BATCH, SMALLEST_BATCH, decide, more_processes, rounds_worth

@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,9 @@ def test_a_run_goes_on_only_with_the_same_torch(tmp_path: Path) -> None:
         prepare.check_still_there(planned("2.3.0"))
     with pytest.raises(UsageError, match="--resume: a: there is no /nowhere/python; put it back, or start"):
         prepare.check_still_there(planned("2.2.2", "/nowhere/python"))
+    (job,) = planned("2.2.2")
+    with pytest.raises(UsageError, match="it finds 0 CUDA devices; go on where the run began"):
+        prepare.check_still_there([replace(job, device="cuda")])
 
 
 # -- the plan -------------------------------------------------------------------

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from harness.schema import Record, Samples, Status
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import Reason, Verdict
 from runner.analysis.results import PAIRS, REFERENCE
+from runner.analysis.verdicts import Reason, Verdict
 from runner.plan.environments.spec import candidates_in
 from tests.factories import (
     known,

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from harness.codec import from_json
-from harness.protocol import AUTO
 from harness.schema import Environment, Job, Scalar
 from runner.analysis.derive import summarize
 from runner.cli.actions import with_flag
@@ -149,15 +148,6 @@ def test_records_name_the_program_that_measured(tmp_path: Path) -> None:
 
 # -- the command of a job makes the same job ----------------------------------------------------
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize(
-    ("words", "processes"),
-    [("", AUTO), ("--quick", 1), ("--quick --processes=auto", AUTO), ("--processes=3", 3), ("--why", 1)],
-)
-def test_a_run_has_the_processes_that_its_verdicts_need(words: str, processes: int) -> None:
-    config = config_of_words(f"--suites=ops --training {words}".split())
-    assert config.protocol.processes == processes
 
 
 def test_where_it_is_installed_the_command_is_torchduet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from runner.cli.main import main
 from runner.errors import UsageError
 from runner.reports import render_all
 from runner.runs.history import Filter, read_runs, show_history, status_changes
-from tests.command_line import config_of_words
 from tests.factories import Capture, make_job, make_record
 from tests.unit.test_changes import write
 
@@ -98,13 +97,6 @@ def test_bad_input_is_a_sentence(words: list[str], sentence: str, tmp_path: Path
     assert sentence in error
     assert error.count("\n") == 1
     assert not (tmp_path / "index.html").exists()
-
-
-def test_tags() -> None:
-    assert config_of_words(["--training", "--tag= a b ", "--tag=c"]).tags == ("a b", "c")
-    for bad in ("", " ", "a\nb", "x" * 100):
-        with pytest.raises(UsageError, match="--tag: "):
-            config_of_words(["--training", f"--tag={bad}"])
 
 
 # -- what is shown -------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from harness.codec import to_json
 from harness.schema import STOPPED, Job, Record, Status
 from runner.cli.main import main
 from runner.errors import UsageError
@@ -63,14 +62,6 @@ def test_two_runs_become_one_and_stay_as_they_are(tmp_path: Path) -> None:
         (str(a), {ONE.key: list(PAIR)}, ["--training"]),
         (str(b), {TWO.key: list(PAIR)}, ["--training"]),
     ]
-
-
-def test_records_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
-    plan = {"plan": to_json((ONE, TWO))}
-    b = write_run(tmp_path / "b", [TWO], whole(TWO), plan)
-    a = write_run(tmp_path / "a", [ONE], whole(ONE), plan)
-    folder = merge([b, a], tmp_path / "new", []).folder
-    assert [record.job.case.name for record in folder.read().records] == ["one", "one", "two", "two"]
 
 
 def test_a_job_may_have_its_candidates_from_two_runs(tmp_path: Path) -> None:

@@ -10,17 +10,14 @@ import pytest
 from harness.protocol import Protocol
 from harness.schema import Environment, Job
 from runner.cli.main import main
-from runner.cli.upstream import understood
 from runner.engine import JobContext, Place, launch
 from runner.engine.experiments import Attempt
 from runner.errors import UsageError
 from runner.plan import probe
-from runner.plan.checks import run_config
-from runner.plan.compilers import COMPILE_MODES, Usable, with_availability
+from runner.plan.compilers import Usable, with_availability
 from runner.plan.environments import prepare
 from runner.plan.environments.prepare import Checked
 from runner.plan.environments.spec import EnvSpec
-from runner.store.run_folder import RunFolder
 from tests.factories import Capture, Patch, make_job, make_record
 
 NONE = "torch 2.15.0+cu132 finds no CUDA device"
@@ -38,16 +35,6 @@ def test_a_missing_device_ends_a_run(monkeypatch: Patch, capsys: Capture, tmp_pa
     printed = capsys.readouterr()
     assert printed.err == f"error: --devices: {name} is not there ({NONE}); use --devices=cpu\n"
     assert (printed.out, list(tmp_path.iterdir())) == ("", [])
-
-
-def test_a_resumed_run_keeps_its_device(monkeypatch: Patch, capsys: Capture, tmp_path: Path) -> None:
-    """``--resume`` takes no ``--devices``."""
-    monkeypatch.setattr(probe, "missing_devices", missing)
-    RunFolder.create(tmp_path / "run", [make_job(device="cuda")], [])
-    assert main(["--resume", str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err == (
-        f"error: --devices: cuda is not there ({NONE}); go on where the run began, or on a machine like it\n"
-    )
 
 
 def test_the_answer_of_the_workers_interpreter(monkeypatch: Patch) -> None:
@@ -118,18 +105,6 @@ def test_an_environment_must_have_the_device(monkeypatch: Patch, there: int) -> 
             prepare.prepared(asked, jobs, skip=True)
 
 
-@pytest.mark.parametrize("there", [0, 1])
-def test_an_environment_must_have_the_device_also_when_a_run_goes_on(monkeypatch: Patch, there: int) -> None:
-    monkeypatch.setattr(prepare, "probe", lambda *_: {"torch": "2.15.0", "devices": {"cuda": there}})
-    environment = Environment(name="a", python="p", asked="a=p", torch="2.15.0")
-    job = make_job(device="cuda", candidates=("inductor@a",), environments=(environment,))
-    if there:
-        prepare.check_still_there([job])
-    else:
-        with pytest.raises(UsageError, match="it finds 0 CUDA devices; go on where the run began"):
-            prepare.check_still_there([job])
-
-
 def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Path) -> None:
     starts: list[Any] = []
 
@@ -151,14 +126,3 @@ def test_a_worker_is_forked_for_the_jobs_device(monkeypatch: Patch, tmp_path: Pa
     assert len([*launch.measure(attempt, (), context, tmp_path / "log", workers)]) == 1
     (start,) = starts
     assert (start.pool, start.device, start.suite) == (pool, "cuda:2", job.case.suite)
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected"), [("max-autotune", "max-autotune-no-cudagraphs"), ("default", "default")]
-)
-def test_another_programs_word_on_cuda_graphs_and_the_mode(mode: str, expected: str) -> None:
-    words = ["--training", "--suites=tiny_gpt", f"--inductor-compile-mode={mode}", "--disable-cudagraphs"]
-    typed, notes = understood(words)
-    assert (typed["inductor_compile_mode"], len(notes)) == (expected, 1)
-    assert notes[0].startswith("--disable-cudagraphs: --inductor-compile-mode")
-    assert COMPILE_MODES[expected] in run_config({**typed, "devices": ["cpu"]}).compilers

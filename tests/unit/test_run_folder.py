@@ -178,15 +178,6 @@ def test_how_a_run_goes_on_has_the_flags_of_where_it_ran(
         assert said[said.index("--resume") :] == ["--resume", str(run), *words]
 
 
-def test_a_run_is_not_continued_without_the_file_of_its_suite(tmp_path: Path, capsys: Capture) -> None:
-    """Every missing result would be a failure, which is never measured again."""
-    job = make_job("m", suite=str(tmp_path / "gone.py"))
-    folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
-    assert main(["--resume", str(folder.path)]) == 2
-    assert f"--resume: there is no file '{tmp_path}/gone.py'" in capsys.readouterr().err
-    assert folder.read().records == ()
-
-
 def test_a_folder_that_was_deleted_during_the_run_is_not_made_again(tmp_path: Path) -> None:
     job = make_job("m")
     folder = RunFolder.create(tmp_path / "run", (job,), ("x",))
@@ -314,6 +305,7 @@ def test_a_damaged_line_is_a_note_once_its_result_was_measured_again(tmp_path: P
         (make_job(extras=Extras(compile_runs=2)), "--prepare-ahead=4", "--compile-runs times every"),
         (make_job(candidates=("inductor[max_autotune=True]",)), "--prepare-ahead=4", "max-autotune measures"),
         (make_job(device="cuda"), "--prepare-ahead=4", "--prepare-ahead: on an accelerator"),
+        (make_job(suite="/nowhere/gone.py"), "--format=csv", "--resume: there is no file '/nowhere/gone.py'"),
         (
             make_job(environments=(Environment(name="e", python="p", asked="p"),), candidates=("eager@e",)),
             "--executor=ray",

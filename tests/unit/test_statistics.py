@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from harness.schema import Protocol
-from runner.analysis.estimate import Limits, PairedEstimate, Verdict
+from runner.analysis.results import PairedEstimate
 from runner.analysis.statistics import (
     EXACT_UP_TO,
     coefficient_of_variation,
@@ -23,6 +23,7 @@ from runner.analysis.statistics import (
     paired_speedup,
     signed_rank_p,
 )
+from runner.analysis.verdicts import Limits, Verdict
 from runner.analysis.verdicts.decision import judged, verdict
 from runner.engine.stopping import decide
 from tests.factories import known, sampled

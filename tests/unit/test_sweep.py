@@ -18,7 +18,7 @@ from runner.plan.jobs import plan
 from runner.plan.sweep import AXIS, points
 from runner.reports import html, lines_plot
 from runner.reports.closing import closing_lines
-from runner.reports.pages.overview import title
+from runner.reports.pages.rows import title
 from tests.command_line import config_of_words
 from tests.factories import known, make_job, make_record, sampled
 

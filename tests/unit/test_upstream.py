@@ -112,6 +112,15 @@ COMMANDS = {
         "training float32 inductor_no_cudagraphs None"
     ),
     "--performance --inference --export-aot-inductor --only=resnet50": "inference float32 aot_inductor None",
+    **{
+        f"--training -dcpu --inductor-compile-mode={mode} --inductor --disable-cudagraphs": (
+            f"training float32 {meant} None"
+        )
+        for mode, meant in (
+            ("max-autotune", "inductor_max_autotune_no_cudagraphs"),
+            ("default", "inductor"),
+        )
+    },
     # the README of 2022, and study E
     "-dcuda --isolate -n100 --speedup-ts": "inference float32 torchscript None",
     "-dcuda --inductor-settings --float32 -n50 --inductor": (

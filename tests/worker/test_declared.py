@@ -17,7 +17,7 @@ from harness.declared import GROUPS, Metric, joined
 from harness.schema import Protocol
 from runner.analysis import columns
 from runner.reports import render_all
-from runner.reports.pages import facts
+from runner.reports.pages import panels
 from runner.store.record_file import opened
 from tests.factories import Capture, Patch
 from torchduet import compare
@@ -53,7 +53,7 @@ def observe(device, numbers):
     yield
     numbers["answer_j"] = 42.123
 """
-CACHES = (metrics.declared, columns.columns, facts._columns)
+CACHES = (metrics.declared, columns.columns, panels._columns)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_file_that_is_dropped_in_is_enough() -> None:
     assert comparison["candidate_answers_per_s"] > 42
     assert comparison["candidate_answer_j"] == 42.123
     (shown,) = result.summary.comparisons
-    assert "42 J" in dict(facts.of_group(shown, "other")).values()
+    assert "42 J" in dict(panels.of_group(shown, "other")).values()
 
 
 def test_a_broken_file_costs_its_numbers_only(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runner.analysis.statistics import Part
+import numpy as np
+
+from harness.devices import of
+from harness.schema import Job, Record
+from runner.analysis.statistics import Numbers, Part
+from runner.plan.environments.spec import EAGER, split_candidate
 
 # The standard deviation of the log speedup between processes of one job, by kind of candidate and mode.
 # Source: the analysis of variance of results/processes-cpu (10 models, 10 processes each, CPU, one thread).
@@ -75,7 +80,7 @@ def tau_mode(mode: str) -> str:
 def assumed_tau(
     candidate: str, mode: str, *, short: bool = False, several_threads: bool = False, control: bool = True
 ) -> float:
-    """tau of a candidate in a mode, if it is not measured. ``short``: as ``family.is_short`` says.
+    """tau of a candidate in a mode, if it is not measured. ``short``: as ``is_short`` says.
 
     ``several_threads``: whether the worker may have more than one thread.
     """
@@ -85,6 +90,41 @@ def assumed_tau(
         taus += [SHORT_STEP_TAU] if short else []
         taus += [THREADS_TAU[kind]] if several_threads and mode == "training" else []
     return max(taus)
+
+
+def assumed_of(record: Record) -> float:
+    """tau of the record's candidate: that of the record, or today's where the record is older."""
+    known = record.assumed_between_sd
+    return assumed_today(record) if known is None else known
+
+
+def assumed_today(record: Record) -> float:
+    """tau that the record's samples would get today, whatever the record has."""
+    baseline_s = () if record.samples is None else record.samples.baseline_s
+    return assumed_in(record.job, record.candidate, baseline_s)
+
+
+def assumed_in(job: Job, candidate: str, baseline_s: Numbers) -> float:
+    """tau of a candidate of a job over its own baseline, as assumed today. ``baseline_s``: eager's times."""
+    compiler = candidate
+    if job.environments and candidate in job.candidates:
+        compiler, _ = split_candidate(job, candidate)
+        if compiler == EAGER:
+            return ASSUMED_ACROSS  # its baseline is the reference environment's eager, another process
+    return assumed_tau(
+        compiler,
+        job.case.mode.value,
+        short=is_short(job, baseline_s),
+        several_threads=job.protocol.threads != 1,
+        control=job.baseline_dtype in (None, job.dtype),
+    )
+
+
+def is_short(job: Job, baseline_s: Numbers) -> bool:
+    """Whether eager's step on a CPU is short. Without times, it is not."""
+    if not len(baseline_s) or of(job.device).accelerated:
+        return False
+    return float(np.median(baseline_s)) < SHORT_STEP_S
 
 
 def moderated(spread: float, processes: int, pool: Part) -> Part:

@@ -15,7 +15,6 @@ from statistics import median
 from harness.declared import finite
 from harness.metrics import of_compiling
 from harness.schema import AS_FOUND, CACHE_FILE, COLD, PACKAGE, WARM, Record, Scalar
-from runner.analysis.estimate import BreakEven, Estimate, PairedEstimate, Paying
 from runner.analysis.ratios import judged
 from runner.analysis.results import (
     COMPILATION,
@@ -24,10 +23,13 @@ from runner.analysis.results import (
     FIRST_STEPS,
     Comparison,
     CompileStart,
+    Estimate,
+    PairedEstimate,
     Ratio,
     Side,
 )
 from runner.analysis.statistics import Part, mean_of_logs, student, typical
+from runner.analysis.verdicts import BreakEven, Paying
 
 LATENCY, WAITING = "compilation_latency_s", "compile_waiting_s"
 

@@ -17,18 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from runner.analysis.estimate import (
-    MOST_NAMED,
-    Estimate,
-    Interval,
-    Limits,
-    OfRounds,
-    Open,
-    PairedEstimate,
-    Reason,
-    Verdict,
-)
-from runner.analysis.statistics import Column, Floats, Part, paired_speedup, student
+from runner.analysis.results import Estimate, Interval, OfRounds, PairedEstimate
+from runner.analysis.statistics import Floats, Numbers, Part, paired_speedup, student
+from runner.analysis.verdicts import MOST_NAMED, Limits, Open, Reason, Verdict
 from runner.analysis.verdicts.between import ASSUMED_DF, LEAST_ACROSS, moderated, pooled
 from runner.analysis.verdicts.dependence import steadiness, widening
 
@@ -49,8 +40,8 @@ CLOSES = {
 
 
 def judged(
-    baseline_s: Column,
-    candidate_s: Column,
+    baseline_s: Numbers,
+    candidate_s: Numbers,
     rounds_by_process: Sequence[int] = (),
     assumed_sd: float = 0.0,
     pool: Part | None = None,
@@ -75,7 +66,7 @@ def judged(
 
 
 def each_process(
-    baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]
+    baseline_s: Numbers, candidate_s: Numbers, rounds_by_process: Sequence[int]
 ) -> list[PairedEstimate]:
     """The estimate of each process. Raises ``ValueError`` as ``paired_speedup`` does."""
     ends = np.cumsum(rounds_by_process)[:-1]
@@ -84,8 +75,8 @@ def each_process(
 
 
 def judged_or_none(
-    baseline_s: Column,
-    candidate_s: Column,
+    baseline_s: Numbers,
+    candidate_s: Numbers,
     rounds_by_process: Sequence[int],
     assumed_sd: float,
     pool: Part | None = None,
@@ -200,7 +191,7 @@ Spread = tuple[float, int, float]
 """Standard deviation between processes, their number, mean variance that their rounds explain."""
 
 
-def spread_of(baseline_s: Column, candidate_s: Column, rounds_by_process: Sequence[int]) -> Spread | None:
+def spread_of(baseline_s: Numbers, candidate_s: Numbers, rounds_by_process: Sequence[int]) -> Spread | None:
     """None for fewer than two processes, and for samples that cannot be used."""
     if len(rounds_by_process) < 2:
         return None

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.analysis.estimate import Reason
 from runner.analysis.statistics import Floats, lag_1_autocorrelation, middle
+from runner.analysis.verdicts import Reason
 
 FEWEST = 10  # rounds; fewer show no dependence
 BEYOND_CHANCE = 1.645  # standard errors of a lag-1 autocorrelation: one independent sequence in 20

@@ -33,7 +33,8 @@ FAIL_ON = flag(
     group=Group.ACTIONS,
     listed=True,
     help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks; with "
-    "--compare also regression[:5%%], improvement[:5%%], time[:5%%], parity; 3 where open: docs/COMPARE.md",
+    "--compare or two --envs also regression[:5%%], improvement[:5%%], time[:5%%], parity; 3 where open: "
+    "docs/COMPARE.md",
 )
 FLAGS = (COMPARE, FAIL_ON)
 FORMATS = ("console", "json", "md")

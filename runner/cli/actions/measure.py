@@ -127,13 +127,13 @@ def measured(request: MeasureRequest, argv: Sequence[str], console: Console) -> 
         folder = RunFolder.create(config.output_dir, jobs, argv, facts, more)
         for note in request.notes:
             print(f"note: {note}", file=sys.stderr)
-        formats, limit_s = request.formats, request.where.time_limit_s
-        if not request.confirm:
-            return measure(folder, jobs, console, executor, formats, limit_s), folder
-        from runner.runs.compare.confirm import to_confirm
+        select = None
+        if request.confirm:
+            from runner.runs.compare.confirm import to_confirm
 
-        select = partial(to_confirm, folder.path, gates=request.gates)
-        return measure(folder, jobs, console, executor, formats, limit_s, select), folder
+            select = partial(to_confirm, folder.path, gates=request.gates)
+        limit_s = request.where.time_limit_s
+        return measure(folder, jobs, console, executor, request.formats, limit_s, select), folder
 
 
 def _resume(path: Path, request: MeasureRequest, console: Console) -> int:

@@ -1,22 +1,24 @@
-"""The panel that report.html opens for one case: every fact of its record, and the samples."""
+"""The panel that report.html opens for one case: every fact of its record as text, and the samples."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from enum import Enum
+from functools import cache, lru_cache
 from string import ascii_lowercase, digits
 from types import MappingProxyType
 from typing import Any
 
 from harness.declared import COMPILATION, MEMORY, NOISE, OTHER, SIDES, WORK
 from harness.metrics import declared
-from harness.schema import Parity, Record, Samples
-from runner.analysis.columns import GENERATION, KEY, PARITY, RESULT, SIZE, STEADINESS, columns
-from runner.analysis.digits import share_text
+from harness.schema import Parity, Record, Samples, Scalar
+from runner.analysis.columns import GENERATION, KEY, PARITY, RESULT, SIZE, STEADINESS, Column, columns
+from runner.analysis.digits import share_text, with_unit
 from runner.analysis.results import Comparison, Summary
 from runner.labels import notes_of, plain, where_text
-from runner.reports.pages.facts import Facts, mapping, of_group, settings
 from runner.reports.pages.rows import short
 from runner.reports.parts.grid import plain_lines
 from runner.store.figures import Figures
@@ -41,6 +43,8 @@ OF_ROOFLINE = MappingProxyType(
 OF_TENSORS = ("call", "eager", "noisy", "candidate", "outcome")
 DIGITS = 5  # of the largest sample, in counts; finer than the clock's noise
 CHUNK = 250  # panels that are compressed together
+UNIT_IN_NAME = re.compile(r"_((t?flop|bytes|gb|tokens)_per_s|per_s|bytes|gb|mhz|ms|s)$")
+Facts = list[tuple[str, str]]
 PLACES = digits + ascii_lowercase  # one character for each place in a round's order
 
 
@@ -150,3 +154,69 @@ def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
         if metric.phase and (seconds := comparison.number(metric.name)) is not None and seconds > 0
     ]
     return times if len(times) > 1 else None
+
+
+# -- facts as text: names as words, values with units ------------------------------------
+
+
+def of_group(comparison: Comparison, *groups: str) -> Facts:
+    """The columns of these groups that have a value."""
+    known = ((column, column.value(comparison)) for column in _columns(groups))
+    return [_fact(column, value, comparison) for column, value in known if value is not None]
+
+
+def _fact(column: Column[Comparison], value: Any, comparison: Comparison) -> tuple[str, str]:
+    if column.header and column.unit == "ratio":  # it has its interval, or stands in tables
+        return column.header.replace("\n", " "), column.cell(comparison)
+    return _named(column.name, value, column.unit, column.digits)
+
+
+@cache
+def _columns(groups: tuple[str, ...]) -> tuple[Column[Comparison], ...]:
+    return tuple(column for column in columns().values() if column.group in groups)
+
+
+def mapping(values: Mapping[str, Any]) -> Facts:
+    """Values that no column declares, as the user typed them. Those in seconds have their unit."""
+    return [_value(*named) for named in values.items() if named[1] not in (None, "", (), {})]
+
+
+def _value(name: str, value: object) -> tuple[str, str]:
+    if name.endswith("_s") and isinstance(value, (int, float)):
+        return words(name[:-2]), f"{scalar(value)} s"
+    return words(name), scalar(value)
+
+
+def settings(holder: Any, *, every: bool = False) -> Facts:
+    """The fields of a dataclass: ``every``, or those that no column has and that differ from the default."""
+    told = {
+        field.name: getattr(holder, field.name)
+        for field in fields(holder)
+        if every or (field.name not in columns() and getattr(holder, field.name) != field.default)
+    }
+    return mapping(told)
+
+
+@lru_cache(maxsize=4096, typed=True)  # many values repeat; typed, because 1, 1.0 and True differ
+def _named(name: str, value: Scalar, unit: str, digits: int) -> tuple[str, str]:
+    """The name as words, and the value with its unit, which the name may have in its end."""
+    if unit and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return words(UNIT_IN_NAME.sub("", name)), with_unit(value, unit, digits)
+    return words(name), f"{value:,}" if type(value) is int else scalar(value)
+
+
+def scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={part}" for name, part in value.items())
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(scalar, value))
+    return plain_lines(str(value.value if isinstance(value, Enum) else value))
+
+
+def words(name: str) -> str:
+    """``compile_cache_hits`` as words; names of environment variables stay unchanged."""
+    return plain(name if name.startswith("env.") else name.replace("_", " "))

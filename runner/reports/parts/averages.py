@@ -10,8 +10,7 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, steps_text, with_unit
-from runner.analysis.estimate import Mean
-from runner.analysis.results import Comparison, GroupSummary, Summary
+from runner.analysis.results import Comparison, GroupSummary, Mean, Summary
 from runner.analysis.texts import compiler_name, failures_text, mean_parts, these_models_text
 from runner.reports.parts.sections import Section, sections
 from runner.reports.parts.view import View

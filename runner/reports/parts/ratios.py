@@ -41,17 +41,12 @@ COMPARED = "Compilation over compilation, in the same rounds (above 1: the first
 OF_EACH = "Candidate over candidate, by model (above 1: the first is faster)"
 OF_MODELS = "Candidate over candidate in the same rounds: geometric mean [95 % interval]"
 RESULTS = {True: "same", False: "DIFFERENT", None: MISSING}
-NOTE = (
+NOTE = (  # how to read the tables of environments
     "Each row is compared with eager of {reference}, in the same rounds. Read the rows of eager first: "
     "if eager of an environment is slow, a compiler's speedup over this eager looks too large. Column "
     "results: whether eager of the environment computes the same results as eager of {reference}, from "
     "the same weights and inputs."
 )
-
-
-def environment_note(summary: Summary) -> str:
-    """How to read the tables."""
-    return NOTE.format(reference=", ".join(dict.fromkeys(row.second.env for row in summary.of(REFERENCE))))
 
 
 def of_job(summary: Summary, record: Callable[[Any], Record], drop: int = 9) -> Iterator[Column[Any]]:
@@ -163,7 +158,9 @@ ENVIRONMENTS: tuple[View[Summary, Average], View[Summary, Ratio]] = (
         *("environments", lambda summary: summary.of(REFERENCE), _across_columns),
         parts=_environments,
         group=_job,
-        notes=lambda summary, _: [environment_note(summary)],
+        notes=lambda summary, _: [
+            NOTE.format(reference=", ".join(dict.fromkeys(row.second.env for row in summary.of(REFERENCE))))
+        ],
     ),
 )
 

@@ -25,15 +25,24 @@ from operator import itemgetter
 import numpy as np
 
 from harness.schema import AS_FOUND, COLD, WARM, Record
-from runner.analysis.estimate import Estimate, Limits, PairedEstimate
 from runner.analysis.findings import Known
 from runner.analysis.ratios import FEWEST, Round, judged, keys_of, timed_in_both
-from runner.analysis.results import CHANGE, COMPILATION, EAGER_STEP, SPEEDUP, STEP, Ratio, Side
+from runner.analysis.results import (
+    CHANGE,
+    COMPILATION,
+    EAGER_STEP,
+    SPEEDUP,
+    STEP,
+    Estimate,
+    PairedEstimate,
+    Ratio,
+    Side,
+)
 from runner.analysis.statistics import Floats, Part, geomean, mean_of_logs, paired_speedup, student
-from runner.analysis.verdicts.between import ASSUMED_ACROSS, pooled
+from runner.analysis.verdicts import Limits
+from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_of, pooled
 from runner.analysis.verdicts.compiling import by_round, center, paired_ratio, unpaired_ratio
 from runner.analysis.verdicts.decision import difference, judged_or_none, over_runs
-from runner.analysis.verdicts.family import assumed_of
 from runner.runs.compare.run import (
     Difference,
     Matched,

@@ -15,9 +15,18 @@ from harness import settings
 from harness.schema import COLD, Record
 from harness.settings import SHARE, number_text, within
 from runner.analysis.digits import estimate_text, p_text, share_text
-from runner.analysis.estimate import Estimate, Limits
-from runner.analysis.results import COMPILATION, COMPILATIONS, SPEEDUP, STEP, Comparison, Ratio, Summary
-from runner.analysis.verdicts.family import is_compiled
+from runner.analysis.ratios import is_compiled
+from runner.analysis.results import (
+    COMPILATION,
+    COMPILATIONS,
+    SPEEDUP,
+    STEP,
+    Comparison,
+    Estimate,
+    Ratio,
+    Summary,
+)
+from runner.analysis.verdicts import Limits
 from runner.errors import UsageError, unknown
 from runner.labels import plain, reason, where
 from runner.plan.config import RunConfig

@@ -11,8 +11,7 @@ from harness.devices import PLATFORMS, type_of
 from harness.schema import AS_FOUND, COLD, WARM, Job, Record, Status, of_environment
 from harness.settings import identity
 from runner.analysis.derive import compare
-from runner.analysis.estimate import PairedEstimate
-from runner.analysis.results import CONTROL, Comparison
+from runner.analysis.results import CONTROL, Comparison, PairedEstimate
 from runner.analysis.verdicts.compiling import by_round
 from runner.errors import UsageError
 from runner.labels import compiler_label, counted, merged_facts, plain, ran_batch, reason, suite_labels

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from runner.analysis.columns import KEY, Column, columns, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, ms_text, ratio_text, seconds_text, share_text
-from runner.analysis.estimate import Estimate, Verdict
-from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP, Comparison, Finding
+from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP, Comparison, Estimate, Finding
 from runner.analysis.texts import percent
+from runner.analysis.verdicts import Verdict
 from runner.labels import counted, plain
 from runner.reports.console import NOTE, Writer
 from runner.reports.markdown import LIMIT, escape, list_block, view_blocks

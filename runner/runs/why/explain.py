@@ -12,10 +12,10 @@ import numpy as np
 from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record, Samples
 from runner.analysis.derive import summarize
-from runner.analysis.estimate import Verdict, exp
 from runner.analysis.ratios import FEWEST, rounds_of
-from runner.analysis.results import PAIRS, Comparison, Ratio
+from runner.analysis.results import PAIRS, Comparison, Ratio, exp
 from runner.analysis.statistics import middle, walsh_averages
+from runner.analysis.verdicts import Verdict
 from runner.labels import job_title
 from runner.runs.why.causes import Proposal
 from runner.runs.why.looked import Kernel, Looked

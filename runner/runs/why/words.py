@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from runner.analysis.columns import JSON as LISTED
 from runner.analysis.columns import Column, text_column, values
 from runner.analysis.digits import estimate_text, ms_text, significant
-from runner.analysis.estimate import Estimate, Verdict
-from runner.analysis.results import Finding, Ratio
+from runner.analysis.results import Estimate, Finding, Ratio
+from runner.analysis.verdicts import Verdict
 from runner.reports.console import Writer
 from runner.reports.markdown import escape, table_block, view_blocks
 from runner.reports.parts.blocks import fitted, text
