@@ -222,7 +222,7 @@ def _attributes(kind: type) -> Iterator[tuple[str, str]]:
 
 def _code(text: str) -> str:
     """Words of a docstring as those of a page."""
-    return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", " ".join(text.replace("``", "`").split()))
+    return re.sub(r"`docs/(\w+\.md)`", r"[\1](\1)", " ".join(text.replace("``", "`").split()))
 
 
 def _compilers() -> Iterator[tuple[str, str]]:
