@@ -89,7 +89,7 @@ def build(case: Case) -> Workload:
 
     from suites.models.timm_build import class_loss, make_model
 
-    architecture, keywords, side = plan(case)
+    architecture, keywords, side = arguments(case)
     module = make_model(architecture, keywords, resolution=side, pretrained=case.pretrained)
     data: Any = timm.data  # it has no types
     channels, height, width = data.resolve_data_config({}, model=module)["input_size"]
@@ -102,7 +102,7 @@ def build(case: Case) -> Workload:
     return Workload(module=module, args=(images,), target=target, loss=class_loss)
 
 
-def plan(case: Case) -> tuple[str, dict[str, Any], int | None]:
+def arguments(case: Case) -> tuple[str, dict[str, Any], int | None]:
     """timm's name, the keywords of the constructor, and the side of the images; None: the model's own.
 
     ``LookupError`` for a name that timm no longer has.

@@ -30,7 +30,7 @@ from harness.schema import (
     TensorError,
 )
 from runner.analysis.derive import compare, summarize
-from runner.analysis.results import Comparison, Finding
+from runner.analysis.results import Finding, Result
 from runner.reports.console import print_answer, print_report
 
 T = TypeVar("T")
@@ -284,7 +284,7 @@ def synthetic_run() -> tuple[Record, ...]:
     return tuple(records)
 
 
-def comparison_of(record: Record) -> Comparison:
+def comparison_of(record: Record) -> Result:
     (comparison,) = compare([record])
     return comparison
 

@@ -1,4 +1,4 @@
-"""The result of ``compare()``: one ``Comparison`` per compiler, as a table, a picture or a DataFrame."""
+"""The result of ``compare()``: one result per compiler, as a table, a picture or a DataFrame."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from runner.analysis.results import Comparison, Summary
+    from runner.analysis import results
+    from runner.analysis.results import Summary
     from runner.runs.why.explain import Why
 
 TABLE_WIDTH = 160
@@ -64,7 +65,7 @@ class Result:
         return summarize(self.records)
 
     @property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[results.Result, ...]:
         """Speedup, interval, p, q and verdict of each compiler, in the given order."""
         return self.summary.comparisons
 
@@ -79,13 +80,13 @@ class Result:
     def __bool__(self) -> bool:
         return True  # also without records
 
-    def __iter__(self) -> Iterator[Comparison]:
+    def __iter__(self) -> Iterator[results.Result]:
         return iter(self.comparisons)
 
     def __contains__(self, compiler: object) -> bool:
         return any(compiler in _names(comparison) for comparison in self.comparisons)
 
-    def __getitem__(self, compiler: str) -> Comparison:
+    def __getitem__(self, compiler: str) -> results.Result:
         """One compiler's comparison with eager. Raises ``UnknownCompilerError``, a ``KeyError``."""
         for comparison in self.comparisons:
             if compiler in _names(comparison):
@@ -186,7 +187,7 @@ class Result:
         return figure
 
 
-def _names(comparison: Comparison) -> tuple[str, ...]:
+def _names(comparison: results.Result) -> tuple[str, ...]:
     return comparison.record.candidate, comparison.compiler, compiler_name(comparison.compiler)
 
 

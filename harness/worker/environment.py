@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -44,7 +45,7 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "device_name": devices.of(device).model() or cpu_model(),
         **devices.of(device).facts(),
         **(gpu.facts() if (gpu := gpu_of(device)) is not None else {}),
-        **{name: version_of(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")},
+        **library_versions(),
         "worker": os.environ.get(KIND, "fresh"),
         "compiler_settings": set_from_outside(),
         **facts_of_precision(),
@@ -52,6 +53,11 @@ def describe(device: torch.device) -> dict[str, Scalar]:
         "allocator": _allocator(),
         **{f"env.{name}": os.environ[name] for name in variables},
     }
+
+
+@cache
+def library_versions() -> dict[str, Scalar]:
+    return {name: version_of(name) for name in ("triton", "torchvision", "transformers", "timm", "numpy")}
 
 
 def remarks_on_process(device: torch.device) -> tuple[str, ...]:

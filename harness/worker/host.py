@@ -26,6 +26,7 @@ import contextlib
 import gc
 import json
 import os
+import platform
 import select
 import signal
 import socket
@@ -95,9 +96,13 @@ def _import_torch() -> None:
     import torch._inductor.compile_fx
     import torch.profiler  # noqa: F401
 
+    import harness.worker.main
+    import harness.worker.session  # noqa: F401 - imports all that it needs
     from harness.backends.settings.in_force import set_from_outside
+    from harness.worker.environment import library_versions
 
-    set_from_outside()  # workers need not make its copies again
+    for look in (set_from_outside, library_versions, platform.platform):  # they keep what they have found
+        look()
 
     del os.environ["TORCH_WARM_POOL"]
 

@@ -19,7 +19,7 @@ from docs.records import AGAIN, records_below  # noqa: E402 - the path comes fir
 from harness.schema import Record  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
 from runner.analysis.results import PairedEstimate  # noqa: E402
-from runner.analysis.results import Comparison  # noqa: E402
+from runner.analysis.results import Result  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95  # noqa: E402
 
 
@@ -40,7 +40,7 @@ def rows(headline: Iterable[Record], again: Iterable[Record]) -> Iterator[str]:
     yield f"standard deviation of z about 0: {math.sqrt(sum(z * z for z in zs) / len(zs)):.2f}"
 
 
-def _comparisons(records: Iterable[Record]) -> dict[tuple[str, object], Comparison]:
+def _comparisons(records: Iterable[Record]) -> dict[tuple[str, object], Result]:
     ours = [record for record in records if record.candidate == "inductor"]
     return {(c.record.job.case.name, c.record.job.case.mode): c for c in summarize(ours).comparisons}
 
@@ -51,7 +51,7 @@ def _error(estimate: PairedEstimate) -> float:
     return (high - low) / 2 / Z_95
 
 
-def _text(comparison: Comparison) -> str:
+def _text(comparison: Result) -> str:
     if comparison.estimate is None or comparison.verdict is None:
         return comparison.status.value
     return f"{comparison.estimate.factor:.2f}x, {comparison.verdict.value}"

@@ -14,7 +14,7 @@ from harness.loading.toml_file import read_toml
 from harness.schema import Scalar
 from runner.analysis.digits import share_text
 from runner.analysis.findings import Known
-from runner.analysis.results import Comparison
+from runner.analysis.results import Result
 from runner.analysis.verdicts.compiling import is_warm
 from runner.labels import counted
 
@@ -22,7 +22,7 @@ NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": 
 """The newest versions that this program was tested with, by ``make versions``."""
 
 
-def caveats(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+def caveats(comparisons: Sequence[Result]) -> tuple[str, ...]:
     """The sentences that hold for this run. A run without records has none."""
     known, tables = [*map(Known, comparisons)], read_toml(Path(__file__).with_suffix(".toml"))
     limits = "; ".join((*_said(tables["limits"], known), *_assumptions(comparisons)))
@@ -52,7 +52,7 @@ def _said(table: Mapping[str, Sequence[str]], known: Sequence[Known]) -> Iterato
             yield sentence.format(**words, lines=lines, beside=beside)
 
 
-def _assumptions(comparisons: Iterable[Comparison]) -> Iterator[str]:
+def _assumptions(comparisons: Iterable[Result]) -> Iterator[str]:
     """What intervals of one process assume: ``training: aot_eager 0.4 %, inductor 0.6 % or 2.3 %``."""
     sources: dict[str, dict[str, dict[str, set[float]]]] = {}
     for c in comparisons:
@@ -89,7 +89,7 @@ def _remarks(known: Sequence[Known]) -> Iterator[str]:
         yield f"{remark[0].upper()}{remark[1:]}{share}."
 
 
-def _warm_caches(comparisons: Iterable[Comparison]) -> str:
+def _warm_caches(comparisons: Iterable[Result]) -> str:
     looked_up = [c.record.metrics for c in comparisons if is_warm(c.record.metrics) is not None]
     hits = sum(bool(is_warm(metrics)) for metrics in looked_up)
     saved = sum(finite(metrics.get("compile_cache_saved_s")) or 0.0 for metrics in looked_up)

@@ -1,4 +1,4 @@
-"""Columns of tables, and those of a result: each number and word of a ``Comparison``, in ``columns.toml``.
+"""Columns of tables, and those of a result: each number and word of a ``Result``, in ``columns.toml``.
 
 Data frames, CSV files, summary.json, the dashboard's JSON and all tables walk ``columns()``, in its order. A
 metric's file declares its own numbers (``harness.declared``); they follow the columns of ``columns.toml``.
@@ -23,7 +23,7 @@ from harness.metrics import declared
 from harness.schema import Scalar
 from runner.analysis import texts
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, number_text
-from runner.analysis.results import OPERATION, Comparison
+from runner.analysis.results import OPERATION, Result
 from runner.analysis.verdicts import Reason
 from runner.labels import case_name, notes_of, ran_batch, suite_labels
 from runner.plan.environments.spec import split_candidate
@@ -87,10 +87,11 @@ class Column(Generic[T]):
             return str(value.value if isinstance(value, Enum) else value) or None
         if kind == "boolean":
             return value if isinstance(value, bool) else None
-        number = len(value) if isinstance(value, tuple) else value
-        if not isinstance(number, (int, float)) or math.isnan(number):
+        value = len(value) if isinstance(value, tuple) else value
+        number = float(value) if isinstance(value, (int, float)) else math.nan
+        if math.isnan(number):
             return None
-        return float(number) if self.unit else int(number) if abs(number) < LARGEST else None
+        return number if self.unit else int(number) if abs(number) < LARGEST else None
 
     def cell(self, row: T) -> str:
         """The value as a table of text has it."""
@@ -127,7 +128,7 @@ def _names(path: str) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
-def _parts(comparison: Comparison) -> tuple[str, str | None]:
+def _parts(comparison: Result) -> tuple[str, str | None]:
     """The compiler and the environment of a candidate like ``inductor@new``."""
     job, candidate = comparison.record.job, comparison.record.candidate
     if not job.environments:
@@ -136,7 +137,7 @@ def _parts(comparison: Comparison) -> tuple[str, str | None]:
     return compiler, environment.name
 
 
-def _tokens_per_s(side: str, comparison: Comparison) -> float | None:
+def _tokens_per_s(side: str, comparison: Result) -> float | None:
     """Of decode: the new tokens of all sequences, without the first of each, / its time."""
     decode, record = comparison.own.get("decode"), comparison.record
     if decode is None or record.job.case.new_tokens is None:
@@ -145,7 +146,7 @@ def _tokens_per_s(side: str, comparison: Comparison) -> float | None:
     return tokens / float(getattr(decode.estimate, f"{side}_median_s"))
 
 
-COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
+COMPUTED: Mapping[str, Callable[[Result], Scalar]] = MappingProxyType(
     {
         "compiler": lambda c: _parts(c)[0],
         "environment": lambda c: _parts(c)[1],
@@ -163,7 +164,7 @@ COMPUTED: Mapping[str, Callable[[Comparison], Scalar]] = MappingProxyType(
 """Columns that are no attribute."""
 
 
-TEXTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
+TEXTS: Mapping[str, Callable[[Result], str]] = MappingProxyType(
     {
         "parameters": lambda c: texts.millions(c.record.model),
         "input_shapes": lambda c: texts.input_text(c.record.model),
@@ -185,7 +186,7 @@ TEXTS: Mapping[str, Callable[[Comparison], str]] = MappingProxyType(
 
 
 @cache
-def own_columns() -> tuple[Column[Comparison], ...]:
+def own_columns() -> tuple[Column[Result], ...]:
     """The columns of ``columns.toml``. One without a place and without a function is a derived number."""
     reasons = ", ".join(f"`{reason.value}`" for reason in Reason if reason is not Reason.RUNS)
     return tuple(
@@ -220,13 +221,13 @@ OF_PYTORCH = MappingProxyType(
 
 
 @cache
-def columns() -> Mapping[str, Column[Comparison]]:
+def columns() -> Mapping[str, Column[Result]]:
     """All columns, by name, in their order: ``own_columns``, then the metrics'."""
     metrics = (_of_metric(metric, name) for metric in declared().metrics for name in metric.names)
     return MappingProxyType({column.name: column for column in (*own_columns(), *metrics)})
 
 
-def _of_metric(metric: Metric, name: str) -> Column[Comparison]:
+def _of_metric(metric: Metric, name: str) -> Column[Result]:
     about = (name, metric.unit, methodcaller("value", name))
     column = Column(*about, meaning=metric.meaning, group=metric.group, digits=metric.digits)
     shown = next((shown for shown in metric.columns if shown.side + metric.name == name), None)
@@ -236,7 +237,7 @@ def _of_metric(metric: Metric, name: str) -> Column[Comparison]:
     return replace(column, header=shown.header, text=text, once=shown.side == EAGER, drop=shown.drop)
 
 
-def _metric_text(column: Column[Comparison], shown: declared_column.Column, comparison: Comparison) -> str:
+def _metric_text(column: Column[Result], shown: declared_column.Column, comparison: Result) -> str:
     if shown.operations_only and OPERATION not in comparison.record.job.case.tags:
         return MISSING
     value = comparison.value(column.name)
@@ -247,7 +248,7 @@ def _metric_text(column: Column[Comparison], shown: declared_column.Column, comp
     return MISSING if text is None else number_text(text, column.unit, column.digits) + star
 
 
-def frame(comparisons: Sequence[Comparison], shown: Iterable[Column[Comparison]]) -> pd.DataFrame:
+def frame(comparisons: Sequence[Result], shown: Iterable[Column[Result]]) -> pd.DataFrame:
     """One row for each comparison, in its order. A missing value is ``<NA>``."""
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Computes the statistics of records: Record -> Comparison -> Summary."""
+"""Computes the statistics of records: Record -> Result -> Summary."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from runner.analysis.results import (
     REFERENCE,
     STEADINESS,
     SYSTEM,
-    Comparison,
     GroupSummary,
     Mean,
     MeanOf,
     PairedEstimate,
     Place,
     Ratio,
+    Result,
     Summary,
 )
 from runner.analysis.start_up import start_forms
@@ -89,21 +89,21 @@ def summarize(records: Sequence[Record]) -> Summary:
     )
 
 
-def compare(records: Sequence[Record]) -> tuple[Comparison, ...]:
+def compare(records: Sequence[Record]) -> tuple[Result, ...]:
     """One comparison for each record, in the given order. A record without samples has no timing numbers."""
     devices = device_labels(records)
     each = zip(records, devices, over_eager(records), _peaks_of(records, devices), strict=True)
     return tuple(_comparison(*known) for known in each)
 
 
-def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Peaks) -> Comparison:
+def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Peaks) -> Result:
     step = own["step"].estimate if "step" in own else None
     estimate = step if isinstance(step, PairedEstimate) else None
     derived = {**_derived_of(record, estimate, peaks), **_steadiness(record, estimate)}
     numbers, times = record.metrics, compilations_of(record)
     if times:
         derived[LATENCY] = center(times)
-    return Comparison(
+    return Result(
         record=record,
         compiler=compiler_label(record),
         place=place_of(record, device),
@@ -172,8 +172,8 @@ def _steadiness(record: Record, estimate: PairedEstimate | None) -> dict[str, Sc
     return dict(zip(STEADINESS, numbers, strict=True))
 
 
-def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
-    members: dict[tuple[str, Place], list[Comparison]] = {}
+def _groups(comparisons: Iterable[Result]) -> tuple[GroupSummary, ...]:
+    members: dict[tuple[str, Place], list[Result]] = {}
     for c in comparisons:
         if c.record.status.counted and not c.record.job.case.point:  # a model's points are not several models
             members.setdefault((c.compiler, c.place), []).append(c)
@@ -181,7 +181,7 @@ def _groups(comparisons: Iterable[Comparison]) -> tuple[GroupSummary, ...]:
     return tuple(_group(*key, group, common.get(key[1], frozenset())) for key, group in members.items())
 
 
-def _common(run: Mapping[tuple[str, Place], Sequence[Comparison]]) -> dict[Place, frozenset[str]]:
+def _common(run: Mapping[tuple[str, Place], Sequence[Result]]) -> dict[Place, frozenset[str]]:
     """Of each place: the jobs that all of its compilers passed with a speedup.
 
     Eager counts for nothing here, and neither does a compiler that passed nowhere.
@@ -195,15 +195,13 @@ def _common(run: Mapping[tuple[str, Place], Sequence[Comparison]]) -> dict[Place
     return shared
 
 
-def _group(
-    compiler: str, place: Place, members: Sequence[Comparison], common: frozenset[str]
-) -> GroupSummary:
+def _group(compiler: str, place: Place, members: Sequence[Result], common: frozenset[str]) -> GroupSummary:
     passed = [c for c in members if c.record.status.passed]
     pass_low, pass_high = wilson(len(passed), len(members))
     counts = Counter(c.verdict for c in passed)
     means = {m.name: _mean(passed, methodcaller("number", m.name)) for m in declared().averages()}
 
-    def mean(name: str, among: Iterable[Comparison] = passed) -> Mean:
+    def mean(name: str, among: Iterable[Result] = passed) -> Mean:
         own = (c.own[name].estimate for c in among if name in c.own)
         return geomean([estimate for estimate in own if estimate is not None])
 
@@ -225,6 +223,6 @@ def _group(
     )
 
 
-def _mean(comparisons: Iterable[Comparison], number: Callable[[Comparison], Scalar]) -> MeanOf:
+def _mean(comparisons: Iterable[Result], number: Callable[[Result], Scalar]) -> MeanOf:
     values = [value for c in comparisons if (value := finite(number(c))) is not None]
     return MeanOf(len(values), fmean(values) if values else None)

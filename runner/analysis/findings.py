@@ -18,7 +18,7 @@ from harness.schema import BASELINE, CACHE_FILE, COLD, WARM, Record, Status
 from harness.timing.measure import placement
 from runner.analysis.columns import columns
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, with_unit
-from runner.analysis.results import Comparison, Estimate, Finding
+from runner.analysis.results import Estimate, Finding, Result
 from runner.analysis.texts import is_coarse, resolution_text
 from runner.analysis.verdicts import Limits, compiling
 from runner.analysis.verdicts.compiling import LATENCY, WAITING, by_round
@@ -73,7 +73,7 @@ def rules() -> tuple[dict[str, str], ...]:
     return tuple(read_toml(Path(__file__).with_suffix(".toml"))["rule"])
 
 
-def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
+def findings(comparisons: Sequence[Result]) -> tuple[Finding, ...]:
     """Every finding of a run, in the order of the rules. Cases with the same title and advice share one."""
     labels = suite_labels(c.record.job.case.suite for c in comparisons)
     cases: dict[tuple[str, str], list[str]] = {}
@@ -89,7 +89,7 @@ def findings(comparisons: Sequence[Comparison]) -> tuple[Finding, ...]:
 class Known:
     """What conditions and words may name: the methods without arguments, columns, parts of a comparison."""
 
-    comparison: Comparison
+    comparison: Result
 
     @property
     def record(self) -> Record:

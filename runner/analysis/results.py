@@ -1,4 +1,4 @@
-"""The values derived from records: a Comparison of each, and the Summary of a run. They are never stored.
+"""The values derived from records: Results, Ratios, and the Summary of a run. They are never stored.
 
 Reports print these values; the only arithmetic of a report is the choice of digits.
 """
@@ -225,7 +225,7 @@ class Average(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison:
+class Result:
     """One record with everything derived from it. A missing number is None.
 
     ``own``: its ratios by name, as far as they are known: ``step`` (over eager: the speedup), ``prefill``,
@@ -362,7 +362,7 @@ class GroupSummary:
 class CompileStart(NamedTuple):
     """The compilations of a candidate that began alike: geometric means by the names of the metrics."""
 
-    comparison: Comparison
+    comparison: Result
     start: str
     means: Mapping[str, float]
     time: Estimate  # of the whole compilation (s)
@@ -391,7 +391,7 @@ class StartForm:
     the time of a settled step.
     """
 
-    comparison: Comparison
+    comparison: Result
     start: str
     n: int
     after: Mapping[int, Estimate]
@@ -423,8 +423,8 @@ class Curve:
 
     axis: str
     case: Case  # without this axis
-    comparisons: tuple[Comparison, ...]  # by the value of the axis
-    points: Mapping[int, Comparison]
+    comparisons: tuple[Result, ...]  # by the value of the axis
+    points: Mapping[int, Result]
     crossovers: tuple[Crossover, ...]
 
     @property
@@ -451,7 +451,7 @@ class Summary:
     what the averages do not cover. ``figures``: of parity, by job and candidate, where a report draws them.
     """
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Result, ...]
     groups: tuple[GroupSummary, ...]
     environment: dict[str, Scalar]
     warnings: tuple[Finding, ...] = ()

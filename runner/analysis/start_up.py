@@ -12,7 +12,7 @@ from statistics import median
 
 from harness.declared import finite
 from harness.schema import EAGER_START, SIZES, Compilation
-from runner.analysis.results import TOLD_AFTER, Comparison, Overtaking, PairedEstimate, StartForm
+from runner.analysis.results import TOLD_AFTER, Overtaking, PairedEstimate, Result, StartForm
 from runner.analysis.statistics import typical
 from runner.analysis.verdicts import BreakEven
 from runner.analysis.verdicts.compiling import break_even
@@ -23,7 +23,7 @@ Races = Mapping[int, tuple[float, ...]]
 """Round -> seconds from the beginning to the end of each step."""
 
 
-def start_forms(comparisons: Iterable[Comparison]) -> tuple[StartForm, ...]:
+def start_forms(comparisons: Iterable[Result]) -> tuple[StartForm, ...]:
     """The forms of each candidate, in their order. Candidates of a job share eager's processes."""
     forms: list[StartForm] = []
     eagers: set[tuple[str, str]] = set()
@@ -48,7 +48,7 @@ def _ends(members: Mapping[int, Compilation]) -> dict[int, tuple[float, ...]]:
 
 
 def _start_form(
-    comparison: Comparison, start: str, members: Mapping[int, Compilation], theirs: Races
+    comparison: Result, start: str, members: Mapping[int, Compilation], theirs: Races
 ) -> StartForm:
     ends, processes = _ends(members), [*members.values()]
     ratios = [theirs[n][-1] / own[-1] for n, own in ends.items() if len(theirs.get(n, ())) == len(own)]

@@ -16,15 +16,15 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from harness.schema import Case
-from runner.analysis.results import Comparison, Crossover, Curve, Estimate
+from runner.analysis.results import Crossover, Curve, Estimate, Result
 
 Point = tuple[float, float, float, float]
 """Value of the axis, log speedup, ends of its interval."""
 
 
-def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
+def curves(comparisons: Sequence[Result]) -> tuple[Curve, ...]:
     """A curve over each axis, for each candidate and all values of the other axes, if a point counts."""
-    members: dict[tuple[str, Case, str, str, str], list[Comparison]] = {}
+    members: dict[tuple[str, Case, str, str, str], list[Result]] = {}
     for axis in dict.fromkeys(axis for c in comparisons for axis in c.record.job.case.at):
         for comparison in comparisons:
             job, case = comparison.record.job, comparison.record.job.case
@@ -37,7 +37,7 @@ def curves(comparisons: Sequence[Comparison]) -> tuple[Curve, ...]:
     return tuple(curve for curve in every if curve.points)
 
 
-def _curve(axis: str, case: Case, members: Sequence[Comparison]) -> Curve:
+def _curve(axis: str, case: Case, members: Sequence[Result]) -> Curve:
     ordered = sorted(members, key=lambda c: c.record.job.case.at[axis])
     points, band = {}, {}
     for c in ordered:

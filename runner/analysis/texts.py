@@ -16,7 +16,7 @@ from runner.analysis.digits import (
     share_text,
     significant,
 )
-from runner.analysis.results import CONTROL, Comparison, Estimate, Mean, Ratio
+from runner.analysis.results import CONTROL, Estimate, Mean, Ratio, Result
 from runner.labels import batch_text, plain, ran_batch, ran_case
 
 NOT_CHECKED = "not checked"
@@ -30,11 +30,11 @@ def compiler_name(compiler: str) -> str:
     return f"{compiler} (A/A)" if compiler == CONTROL else plain(compiler)
 
 
-def verdict_text(judged: Comparison | Ratio, *, counts: bool) -> str:
+def verdict_text(judged: Result | Ratio, *, counts: bool) -> str:
     """The verdict; in brackets if the speedup does not count, as after a failure of parity."""
     if judged.verdict is None:
         return MISSING
-    assumed = " (tau assumed)" if isinstance(judged, Comparison) and judged.borrowed else ""
+    assumed = " (tau assumed)" if isinstance(judged, Result) and judged.borrowed else ""
     return f"{judged.verdict.value if counts else f'({judged.verdict.value})'}{assumed}"
 
 
@@ -49,19 +49,19 @@ def input_text(model: ModelFacts | None) -> str:
     return "x".join(max(shapes, key=lambda shape: math.prod(map(int, shape)), default=())) or MISSING
 
 
-def batch_cell(comparison: Comparison) -> str:
+def batch_cell(comparison: Result) -> str:
     """The batch that ran; a model that failed to load may not have told it."""
     record = comparison.record
     unknown = record.model is None and ran_batch(record) is None
     return MISSING if unknown else batch_text(ran_case(record))
 
 
-def verdict_or_status(comparison: Comparison) -> str:
+def verdict_or_status(comparison: Result) -> str:
     """The verdict, or the status if the record did not pass: for tables without a column for parity."""
     return verdict_text(comparison, counts=True) if comparison.passed else comparison.status.value
 
 
-def processes_cell(comparison: Comparison) -> str:
+def processes_cell(comparison: Result) -> str:
     """Standard deviation of the speedup between processes, and the number of processes."""
     estimate = comparison.estimate
     if estimate is None or (estimate.between_sd is None and estimate.assumed_sd is None):
@@ -115,14 +115,14 @@ def parity_word(record: Record) -> str:
     return f"{status_word(record.status)}{MARK if is_coarse(record) else ''}"
 
 
-def coarse_note(comparisons: Iterable[Comparison]) -> str:
+def coarse_note(comparisons: Iterable[Result]) -> str:
     """What the mark of ``parity_word`` means; "" if no comparison has it."""
     word = f"{Status.PASS.value}{MARK}"
     marked = any(is_coarse(comparison.record) for comparison in comparisons)
     return f"{word}: an error of {COARSE:.0%} of some tensor's size would have passed." if marked else ""
 
 
-def parity_detail(comparison: Comparison) -> str:
+def parity_detail(comparison: Result) -> str:
     """Of a pass, the largest error that would pass; of an approximate candidate, its error; of a localized
     failure, the stage of the compiler and the submodule.
 
@@ -141,7 +141,7 @@ def parity_detail(comparison: Comparison) -> str:
     return MISSING
 
 
-def worst_cell(comparison: Comparison) -> str:
+def worst_cell(comparison: Result) -> str:
     """RMS error of the tensor that fails first, or is nearest to its limit, as a share of its size; beside it
     the errors of eager and of noisy eager.
     """
@@ -193,16 +193,16 @@ FAILURES = MappingProxyType(
 """Words for statuses that are neither a pass nor a failure to run."""
 
 
-def failures(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
+def failures(comparisons: Iterable[Result]) -> dict[str, list[Result]]:
     """Those that did not pass, by word. *Crashed*: or ran out of time or memory."""
-    words: dict[str, list[Comparison]] = {word: [] for word in ("wrong", "crashed", *FAILURES.values())}
+    words: dict[str, list[Result]] = {word: [] for word in ("wrong", "crashed", *FAILURES.values())}
     for comparison in comparisons:
         if comparison.status.counted and not comparison.passed:
             words[FAILURES.get(comparison.status, "crashed")].append(comparison)
     return words
 
 
-def failures_text(comparisons: Iterable[Comparison]) -> str:
+def failures_text(comparisons: Iterable[Result]) -> str:
     """``(wrong 0, crashed 1, not judged 1)`` with a space before it; "" without a failure."""
     known = failures(comparisons)
     texts = (f"{word} {len(own)}" for word, own in known.items() if own or word in ("wrong", "crashed"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.schema import Record, Status
 from runner.analysis.digits import estimate_text, seconds_text, steps_text
-from runner.analysis.results import CONTROL, Comparison, Curve, GroupSummary, Summary
+from runner.analysis.results import CONTROL, Curve, GroupSummary, Result, Summary
 from runner.analysis.texts import NOT_CHECKED, compiler_name, failures, mean_text, parity_word, verdict_text
 from runner.analysis.verdicts import BreakEven
 from runner.labels import case_name, counted, cut, plain, reason, where
@@ -37,7 +37,7 @@ def closing_lines(summary: Summary, most: int = MOST_LINES) -> tuple[str, ...]:
     ]
     if len(results) <= most:
         return (*map(_of_curve, curves), *(_of_result(parts, *result) for result in results))
-    groups: dict[tuple[str, str], tuple[Section, list[Comparison]]] = {}
+    groups: dict[tuple[str, str], tuple[Section, list[Result]]] = {}
     for part, comparison in results:
         groups.setdefault((part.title, comparison.compiler), (part, []))[1].append(comparison)
     return (*map(_of_curve, curves), *(_of_group(parts, part, members) for part, members in groups.values()))
@@ -77,7 +77,7 @@ def _of_curve(curve: Curve) -> str:
     return f"{model}, {compiler} over {range_text(curve)}: {crossing_text(curve)}; {rate}"
 
 
-def _name(parts: Sequence[Section], part: Section, comparison: Comparison, model: str = "") -> str:
+def _name(parts: Sequence[Section], part: Section, comparison: Result, model: str = "") -> str:
     """``tiny_gpt NanoGPT training float32, inductor``: suite and device if the run has several."""
     suite = part.suite if len({section.suite for section in parts}) > 1 else ""
     device = part.device if len({section.device for section in parts}) > 1 else ""
@@ -85,13 +85,13 @@ def _name(parts: Sequence[Section], part: Section, comparison: Comparison, model
     return f"{plain(' '.join(words))}, {compiler_name(comparison.compiler)}"
 
 
-def _of_result(parts: Sequence[Section], part: Section, comparison: Comparison) -> str:
+def _of_result(parts: Sequence[Section], part: Section, comparison: Result) -> str:
     """``branch training float32, inductor: faster, 1.2x [1.1, 1.3], compiles in 9.12 s, parity pass``"""
     model = case_name(comparison.record.job.case)
     return f"{_name(parts, part, comparison, model)}: {', '.join(_facts(comparison))}"
 
 
-def _facts(comparison: Comparison) -> Iterator[str]:
+def _facts(comparison: Result) -> Iterator[str]:
     record = comparison.record
     speedup = estimate_text(comparison.estimate)
     if not record.status.passed and record.status is not Status.APPROXIMATE:
@@ -107,7 +107,7 @@ def _facts(comparison: Comparison) -> Iterator[str]:
     yield from beside_the_speedup(comparison)
 
 
-def beside_the_speedup(comparison: Comparison) -> Iterator[str]:
+def beside_the_speedup(comparison: Result) -> Iterator[str]:
     """The compilation time, parity and the steps until compilation pays."""
     if comparison.compiler != CONTROL and comparison.compile_s is not None:
         beside = " beside other jobs" if comparison.value("prepared_beside") else ""
@@ -139,7 +139,7 @@ def because(record: Record) -> str:
     return cut(text, LONGEST_REASON)
 
 
-def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]) -> str:
+def _of_group(parts: Sequence[Section], part: Section, members: list[Result]) -> str:
     """``training float32, inductor: 18 models: 12 faster, 1 slower, 5 inconclusive; 17/18 pass, 1 crash``"""
     first = members[0]
     if len(members) == 1:
@@ -150,7 +150,7 @@ def _of_group(parts: Sequence[Section], part: Section, members: list[Comparison]
     return f"{_name(parts, part, first)}: {counted(len(members), noun)}: {facts}"
 
 
-def _group_facts(members: list[Comparison], group: GroupSummary | None) -> Iterator[str]:
+def _group_facts(members: list[Result], group: GroupSummary | None) -> Iterator[str]:
     verdicts = group.verdicts if group else {}
     counts = [f"{count} {word}" for word, count in verdicts.items() if count]
     if counts:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from runner.analysis.results import Comparison, Summary
+from runner.analysis.results import Result, Summary
 from runner.analysis.texts import coarse_note
 from runner.reports.lines_plot import svgs
 from runner.reports.pages.panels import CHUNK, panel_chunks
@@ -110,7 +110,7 @@ def _views(summary: Summary) -> Iterator[dict[str, Any]]:
             }
 
 
-def _period(comparisons: Sequence[Comparison]) -> str:
+def _period(comparisons: Sequence[Result]) -> str:
     """The first start and the last end of the measurements, to the minute."""
     begun = min((c.record.started for c in comparisons if c.record.started), default="")
     ended = max((c.record.ended for c in comparisons), default="")

@@ -14,7 +14,7 @@ from harness.codec import to_json
 from harness.declared import finite
 from harness.schema import Status
 from runner.analysis.columns import OF_PYTORCH, columns
-from runner.analysis.results import Comparison, Summary
+from runner.analysis.results import Result, Summary
 from runner.labels import ran_batch
 
 FORMATS = ("hud",)
@@ -30,7 +30,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     return {FILE: (json.dumps(to_json(records), allow_nan=False) + "\n").encode()}
 
 
-def _records(comparison: Comparison, summary: Summary) -> list[dict[str, Any]]:
+def _records(comparison: Result, summary: Summary) -> list[dict[str, Any]]:
     record, case, job = comparison.record, comparison.record.job.case, comparison.record.job
     facts, samples = record.environment, record.samples
     more = {"device": job.device, "arch": facts.get("device_name"), "batch_size": ran_batch(record)}

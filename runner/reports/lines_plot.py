@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.schema import EAGER_START
-from runner.analysis.results import CONTROL, Comparison, Curve, Estimate, Summary, single
+from runner.analysis.results import CONTROL, Curve, Estimate, Result, Summary, single
 from runner.analysis.sweep import median_ms
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
@@ -50,7 +50,7 @@ class Strip(NamedTuple):
     """The panels of a model, beside each other."""
 
     title: str
-    first: Comparison  # its environment is that of all
+    first: Result  # its environment is that of all
     panels: Sequence[Panel]
     legend: str = ""
 
@@ -124,7 +124,7 @@ def _points(curve: Curve, what: str, over: str, side: int) -> list[tuple[float, 
     return [(x.factor, single(y.factor)) for at, y in there.items() if y and (x := beside[at])]
 
 
-def _measured(c: Comparison, what: str, side: int) -> Estimate | None:
+def _measured(c: Result, what: str, side: int) -> Estimate | None:
     if what == STEP:
         samples = c.record.samples
         return median_ms((samples.candidate_s, samples.baseline_s)[side]) if samples else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.declared import CANDIDATE, EAGER, GIGA, TERA
 from runner.analysis.digits import significant
-from runner.analysis.results import OPERATION, Comparison, Summary
+from runner.analysis.results import OPERATION, Result, Summary
 from runner.analysis.texts import compiler_name
 from runner.labels import case_name
 from runner.reports.parts import pictures
@@ -65,7 +65,7 @@ def operations(section: Section) -> tuple[Operation, ...]:
     return tuple(operation for operation in shown if operation.bytes)
 
 
-def _rates(members: Sequence[Comparison], rate: str) -> dict[str, float]:
+def _rates(members: Sequence[Result], rate: str) -> dict[str, float]:
     """Eager's rate under "", and the rates of the candidates that passed parity."""
     eager = next((value for c in members if (value := c.number(EAGER + rate))), None)
     passed = {c.compiler: c.number(CANDIDATE + rate) for c in members if c.record.status.passed}

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.analysis.digits import MISSING, estimate_text, share_text
-from runner.analysis.results import Comparison, GroupSummary, Summary
+from runner.analysis.results import GroupSummary, Result, Summary
 from runner.analysis.texts import batch_cell, compiler_name, mean_text
 from runner.analysis.verdicts import Verdict
 from runner.labels import case_name
@@ -79,7 +79,7 @@ def _rows(panel: Section) -> Iterator[tuple[str, tuple[Mark, ...]]]:
         yield f"{MEAN}\nof those that passed", means
 
 
-def _mark(c: Comparison) -> Mark:
+def _mark(c: Result) -> Mark:
     status = c.record.status
     if not status.passed or c.estimate is None:
         words = "not timed" if status.passed else status.value

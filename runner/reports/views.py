@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.codec import to_json
 from runner.analysis.columns import columns, text_column
-from runner.analysis.results import CONTROL, Comparison, Finding, Summary
+from runner.analysis.results import CONTROL, Finding, Result, Summary
 from runner.analysis.texts import coarse_note, compiler_name, failures_text
 from runner.labels import case_name, merged_facts, plain
 from runner.reports.closing import closing_lines
@@ -31,7 +31,7 @@ EXPLAINED = "explanations"  # lists that a console always has: only --explain an
 # -- the results ---------------------------------------------------------------------
 
 
-def _notes(summary: Summary, rows: Sequence[Comparison]) -> Iterator[str]:
+def _notes(summary: Summary, rows: Sequence[Result]) -> Iterator[str]:
     """How many passed, and how the table is read."""
     counted, names = [c for c in rows if c.status.counted], dict.fromkeys(c.compiler for c in rows)
     rates = ", ".join(f"{compiler_name(name)} {_passed(counted, name)}" for name in names)
@@ -49,19 +49,19 @@ def _notes(summary: Summary, rows: Sequence[Comparison]) -> Iterator[str]:
     yield coarse_note(rows)
 
 
-def _passed(counted: Sequence[Comparison], compiler: str) -> str:
+def _passed(counted: Sequence[Result], compiler: str) -> str:
     """``30/40 (wrong 2, crashed 7, not judged 1)``"""
     own = [c for c in counted if c.compiler == compiler]
     return f"{sum(c.passed for c in own)}/{len(own)}{failures_text(own)}"
 
 
-def _pictures(summary: Summary, rows: Sequence[Comparison]) -> Iterator[str]:
+def _pictures(summary: Summary, rows: Sequence[Result]) -> Iterator[str]:
     timed = dict.fromkeys((c.record.job.case.suite, c.record.job.dtype) for c in rows if c.n)
     labels = summary.labels
     yield from (plot_name(labels[suite], dtype) for suite, dtype in timed)
 
 
-RESULTS: View[Summary, Comparison] = View(
+RESULTS: View[Summary, Result] = View(
     name="comparisons",
     rows=lambda summary: summary.comparisons,
     columns=lambda _: columns().values(),

@@ -18,7 +18,7 @@ from harness.schema import Record
 from harness.timing.first_calls import FIRST_CALLS
 from runner.analysis.derive import compare
 from runner.analysis.digits import estimate_text, seconds_text, significant
-from runner.analysis.results import Comparison
+from runner.analysis.results import Result
 from runner.analysis.verdicts.decision import difference
 from runner.cli.actions import chosen, measure
 from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK
@@ -176,13 +176,13 @@ def _on_cpu(record: Record) -> bool:
     return record.job.device.startswith("cpu")
 
 
-def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
+def expectations(comparisons: Sequence[Result]) -> list[Expectation]:
     """Compile time rises and run time falls over the modes; the first call is slow, later ones fast.
 
     With ``--sweep``: the speedup of each mode depends on the batch, threads or tokens.
     """
-    models = defaultdict[str, dict[str, Comparison]](dict)
-    sweeps = defaultdict[tuple[str, str], list[Comparison]](list)
+    models = defaultdict[str, dict[str, Result]](dict)
+    sweeps = defaultdict[tuple[str, str], list[Result]](list)
     for comparison in comparisons:
         record = comparison.record
         models[_title(record, *record.job.case.point)][mode_of(record)] = comparison
@@ -198,7 +198,7 @@ def expectations(comparisons: Sequence[Comparison]) -> list[Expectation]:
     return [Expectation(title=t, expected=e, seen=seen, holds=holds) for t, e, (seen, holds) in judged]
 
 
-def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
+def _of_model(modes: Mapping[str, Result]) -> Iterator[tuple[str, Judged]]:
     noise = COMPILE_NOISE
     for first, second in combinations([mode for mode in MODES.values() if mode in modes], 2):
         pair = modes[first], modes[second]
@@ -217,7 +217,7 @@ def _of_model(modes: Mapping[str, Comparison]) -> Iterator[tuple[str, Judged]]:
     yield "the first call is slow, later ones are fast", _first_calls([c.record for c in modes.values()])
 
 
-def _speed(former: Comparison, latter: Comparison, text: str, alike: str, faster: str, slower: str) -> Judged:
+def _speed(former: Result, latter: Result, text: str, alike: str, faster: str, slower: str) -> Judged:
     """The speed of the second relative to the first. Each is compared with eager of its own process.
 
     The interval includes an assumed difference between processes: one process of each cannot show it.

@@ -19,8 +19,6 @@ _DECODER_READS_TOO = ("T5", "MT5", "M2M100", "Blenderbot", "Pegasus", "Marian", 
 _SHORTEST_SOUND, _FRAME = 3200, 320
 """Numbers of a sound: the fewest of which a speech model's convolutions leave frames; those of a frame."""
 
-_NONE = torch.empty(0)
-
 
 def own_loss(output: Any, target: Any) -> Tensor:
     """The loss that the model returned; where there is none, a mean over the first tensor it returned.
@@ -45,8 +43,8 @@ def inputs_for(model: Any, batch: int, sequence: int) -> dict[str, Any]:
     inputs = _read(model, takes, batch, sequence)
     if name.endswith("ForMultipleChoice") and "input_ids" in inputs:
         inputs["input_ids"] = torch.randint(_vocabulary(config), (batch, 2, sequence))
-    asked = _asked(name, config, inputs, batch, sequence)
-    inputs |= {key: value for key, value in asked.items() if key in takes}
+    labels = _labels(name, config, inputs, batch, sequence)
+    inputs |= {key: value for key, value in labels.items() if key in takes}
     if config.is_encoder_decoder and "decoder_input_ids" in takes:
         starts = name.startswith(_DECODER_READS_TOO)
         if starts or "labels" not in inputs or not name.endswith("ForConditionalGeneration"):
@@ -78,12 +76,14 @@ def _read(model: Any, takes: set[str], batch: int, sequence: int) -> dict[str, A
             # positions are then alike, and the gradients of a loss over positions are zero.)
             tokens[:, 0] = config.pad_token_id
         elif "Bart" in name or (config.is_encoder_decoder and name.endswith("ForSequenceClassification")):
-            tokens = _ending_in(tokens, config.eos_token_id)
+            end = config.eos_token_id  # as the last token of each row, and nowhere else
+            tokens = torch.where(tokens == end, 0 if end else 1, tokens)
+            tokens[:, -1] = end
         inputs["input_ids"] = tokens
     return inputs
 
 
-def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, length: int) -> dict[str, Any]:
+def _labels(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, length: int) -> dict[str, Any]:
     """Labels, by the end of the class's name."""
     if name.endswith("ForCTC"):  # far fewer symbols than frames, of which one has 320 samples
         return {"labels": torch.randint(1, config.vocab_size, (batch, max(1, length // 1600)))}
@@ -91,8 +91,9 @@ def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, len
         return {"future_values": torch.randn(batch, config.prediction_length, config.num_input_channels)}
     classes, vocabulary = max(getattr(config, "num_labels", 2), 1), _vocabulary(config)
     symbols = 2 if name.startswith("Electra") else vocabulary or 2
-    sample, token, pixel = (batch,), (batch, length), (batch, *inputs.get("pixel_values", _NONE).shape[-2:])
-    asked: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
+    sample, token = (batch,), (batch, length)
+    pixel = (batch, *inputs["pixel_values"].shape[-2:]) if "pixel_values" in inputs else ()
+    by_ending: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
         "ForQuestionAnswering": {"start_positions": (length, sample), "end_positions": (length, sample)},
         "ForTokenClassification": {"labels": (classes, token)},
         "ForMultipleChoice": {"labels": (2, sample)},
@@ -103,18 +104,12 @@ def _asked(name: str, config: Any, inputs: Mapping[str, Tensor], batch: int, len
         | dict.fromkeys(("next_sentence_label", "sentence_order_label"), (2, sample)),
         **{key: {"labels": (vocabulary, token)} for key in ("LM", "ForConditionalGeneration", "LMHeadModel")},
     }
-    labels = next((labels for end, labels in asked.items() if name.endswith(end)), {})
+    labels = next((labels for end, labels in by_ending.items() if name.endswith(end)), {})
     return {key: torch.randint(below, shape) for key, (below, shape) in labels.items()}
 
 
 def _tokens(config: Any, batch: int, sequence: int) -> Tensor:
     return torch.randint(_vocabulary(config) or 256, (batch, sequence))
-
-
-def _ending_in(tokens: Tensor, end: int) -> Tensor:
-    """``tokens`` with ``end`` as the last of each row, and nowhere else."""
-    others = torch.where(tokens == end, 0 if end else 1, tokens)
-    return torch.cat([others[:, :-1], torch.full_like(others[:, :1], end)], dim=1)
 
 
 def _vocabulary(config: Any) -> int:

@@ -44,7 +44,7 @@ def make_model(
 
     ``resolution`` is passed on to those that are built for one (``img_size``).
     """
-    keywords = {key: _kept(key, value) for key, value in keywords.items()}
+    keywords = {key: _kept_dropout(key, value) for key, value in keywords.items()}
     optional = dict(OPTIONAL)
     if resolution is not None:
         optional["img_size"] = resolution
@@ -54,7 +54,8 @@ def make_model(
         try:
             model = _create(architecture, {**optional, **keywords}, pretrained=pretrained)
         except TypeError as error:
-            refused = _refused_keys(error)
+            refusal = _REFUSAL.search(str(error))  # Python names one keyword, timm all
+            refused = set(_QUOTED.findall(refusal[1])) if refusal else set()
             for key in refused:
                 if key in keywords:
                     raise LookupError(_no_such_key(architecture, key)) from error
@@ -65,12 +66,6 @@ def make_model(
         else:
             neutralize(model)  # what no keyword reaches
             return model
-
-
-def _refused_keys(error: TypeError) -> set[str]:
-    """The keywords that a constructor names when it refuses them: one in Python's words, all in timm's."""
-    refusal = _REFUSAL.search(str(error))
-    return set(_QUOTED.findall(refusal.group(1))) if refusal else set()
 
 
 def _create(architecture: str, keywords: Mapping[str, Any], *, pretrained: bool) -> nn.Module:
@@ -88,7 +83,7 @@ def _create(architecture: str, keywords: Mapping[str, Any], *, pretrained: bool)
     return model
 
 
-def _kept(key: str, value: Any) -> Any:
+def _kept_dropout(key: str, value: Any) -> Any:
     """Replaces a dropout rate above 0 by ``KEPT_DROPOUT``, before any layer reads it."""
     is_rate = "drop" in key and isinstance(value, (int, float)) and not isinstance(value, bool)
     return KEPT_DROPOUT if is_rate and value > 0 else value

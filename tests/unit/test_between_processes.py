@@ -12,7 +12,6 @@ from harness.protocol import Protocol
 from harness.schema import Mode, Record, Scalar
 from runner.analysis.derive import summarize
 from runner.analysis.ratios import estimates_of
-from runner.analysis.statistics import Part
 from runner.analysis.texts import processes_cell
 from runner.analysis.verdicts.between import (
     ASSUMED,
@@ -62,16 +61,6 @@ def test_a_compiler_varies_more_in_training_on_several_threads(threads: int | No
 def test_eager_of_another_precision_varies_like_a_compiler() -> None:
     of_control, other = (assumed_tau("eager", "training", control=control) for control in (True, False))
     assert of_control < other
-
-
-def test_the_moderated_variance_lies_between_the_models_own_and_that_of_all() -> None:
-    variance, df = moderated(0.02, 3, Part(variance=0.01**2, df=4))
-    assert variance == pytest.approx((0.02**2 * 2 + 4 * 0.01**2) / 6)
-    assert df == 6
-    assert pooled([], 0.01**2) == Part(variance=0.01**2, df=1)
-    many = pooled([(0.02, 3)] * 50, 0.01**2)
-    assert many.variance == pytest.approx(0.02**2, rel=0.05)
-    assert many.df == 4
 
 
 @pytest.mark.parametrize(("models", "df"), [(1, 1.0), (3, 2.0), (7, 4.0), (20, 4.0)])

@@ -1,6 +1,5 @@
 """Candidates with settings of their own: their names, and their ratio to the plain candidate."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,12 +7,11 @@ import pytest
 from harness.backends.settings.candidates import compiler_of, named, parts_of, plain_of
 from harness.schema import Status
 from runner.analysis.derive import summarize
-from runner.analysis.results import PAIRS, PairedEstimate
-from runner.analysis.statistics import geomean, wilson
+from runner.analysis.results import PAIRS
+from runner.analysis.statistics import wilson
 from runner.cli.commands import job_command
 from tests.command_line import config_of_words
 from tests.factories import known, make_job, together, with_samples
-from tests.unit.test_statistics import estimate
 
 
 @pytest.mark.parametrize(
@@ -64,21 +62,6 @@ def test_candidates_of_other_workers_share_no_round_and_failures_no_pair(numbers
     assert len(summarize([first, second]).of(PAIRS)) == 1
     assert summarize([first, with_samples(second, baseline_s=apart)]).of(PAIRS) == ()
     assert summarize([first, replace(second, status=Status.FAIL_ACCURACY)]).of(PAIRS) == ()
-
-
-def an_estimate(speedup: float, half: float) -> PairedEstimate:
-    return estimate(speedup, speedup / math.exp(half), speedup * math.exp(half))
-
-
-def test_the_two_intervals_of_a_mean_say_different_things() -> None:
-    """Models that differ, each measured well: wide for models like these, narrow for these models."""
-    mean = geomean([an_estimate(1.0, 0.02), an_estimate(2.0, 0.02), an_estimate(4.0, 0.02)])
-    assert mean.value == pytest.approx(2.0)
-    assert known(known(mean.over).low) < 1.0
-    assert known(mean.these).low == pytest.approx(2.0 * math.exp(-0.02 / math.sqrt(3)))
-    assert known(mean.these).high == pytest.approx(2.0 * math.exp(0.02 / math.sqrt(3)))
-    assert known(geomean([estimate(1.0, None, None)]).these).low is None
-    assert geomean([]).value is None
 
 
 def test_wilsons_interval() -> None:

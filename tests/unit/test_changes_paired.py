@@ -15,7 +15,7 @@ from runner.analysis.verdicts import Verdict
 from runner.analysis.verdicts.between import pooled
 from runner.analysis.verdicts.decision import difference, over_runs
 from runner.runs.compare.changes import RunChanges, changes_between, shared_rounds
-from runner.runs.compare.run import Result, load, results_of
+from runner.runs.compare.run import Member, load, results_of
 from runner.runs.compare.views import WORDS, head, lists
 from tests.factories import known, make_job, make_record, make_samples, with_samples
 from tests.unit.test_changes import MODELS, gated, write
@@ -98,7 +98,7 @@ def test_several_processes_are_compared_process_by_process(tmp_path: Path) -> No
     assert set(WORDS) == set(Verdict), "the rounds of such a change can also be unsteady"
 
 
-def result(rounds: range, folder: str = "run") -> Result:
+def result(rounds: range, folder: str = "run") -> Member:
     eager = tuple(1.0 + number / 100 for number in rounds)
     record = make_record(make_job(), rounds=len(rounds))
     record = with_samples(record, baseline_s=eager, round_index=tuple(rounds))

@@ -16,7 +16,7 @@ from rich.console import Console
 from harness.schema import Extras, Mode, Protocol, Record, Setting, Status
 from runner.analysis.derive import summarize
 from runner.analysis.digits import memory_text, ms_text, p_text, significant, speedup_text, steps_text
-from runner.analysis.results import Comparison
+from runner.analysis.results import Result
 from runner.cli.measuring import report
 from runner.reports.closing import closing_lines
 from runner.reports.console import print_report
@@ -107,7 +107,7 @@ def test_the_reasons_of_graph_breaks_have_their_lines_of_code() -> None:
 
 
 # -- what a very large run shows ---------------------------------------------------------------
-def results_of(*speedups: float) -> Sequence[Comparison]:
+def results_of(*speedups: float) -> Sequence[Result]:
     records = [
         make_record(make_job(f"model_{place}"), candidate, speedup=speedup)
         for place, speedup in enumerate(speedups)
@@ -116,7 +116,7 @@ def results_of(*speedups: float) -> Sequence[Comparison]:
     return summarize(records).comparisons
 
 
-def names(comparisons: Sequence[Comparison]) -> list[str]:
+def names(comparisons: Sequence[Result]) -> list[str]:
     return [c.record.job.case.name for c in comparisons]
 
 

@@ -12,7 +12,7 @@ from benchmarks.calibration import autoregressive
 from harness.protocol import ON_A_DEVICE
 from harness.schema import Protocol
 from runner.analysis.results import Estimate, PairedEstimate
-from runner.analysis.statistics import Part, mean_of_logs, paired_speedup
+from runner.analysis.statistics import Part, paired_speedup
 from runner.analysis.verdicts import Limits, Reason, Verdict
 from runner.analysis.verdicts.decision import difference, judged, judgment, needed, rounds_can_close, verdict
 from runner.analysis.verdicts.dependence import regimes, steadiness, widening
@@ -75,17 +75,6 @@ def test_five_rounds_have_no_interval_of_either_level() -> None:
     estimate = of(np.array([0.0, 0.001, -0.001, 0.002, -0.002]), 0.0)
     assert (estimate.interval, estimate.interval_90) == (None, None)
     assert told(estimate) is Verdict.INCONCLUSIVE
-
-
-def test_processes_replace_the_assumption_by_a_moderated_variance() -> None:
-    rng = np.random.default_rng(3)
-    parts = [center + rng.normal(0, 0.01, 12) for center in (0.0, 0.03, -0.03)]
-    shared = Part(variance=0.01**2, df=4)
-    alone, pooled = (of(np.concatenate(parts), TAU, (12, 12, 12), pool) for pool in (None, shared))
-    assert (alone.processes, alone.assumed_sd) == (3, None)
-    variance = (2 * known(pooled.between_sd) ** 2 + 4 * 0.01**2) / 6
-    half = 2.4469 * math.sqrt(variance / 3)  # Student's t with P + 3 = 6 degrees of freedom
-    assert math.log(known(pooled.high) / known(pooled.low)) / 2 == pytest.approx(half, rel=1e-3)
 
 
 # -- dependence ----------------------------------------------------------------------------------
@@ -330,13 +319,6 @@ def test_an_open_change_says_why(by: float, noise: float, tau: float, reason: Re
     moved = change(first, second)
     word, why = judgment(moved, moved.p_value, LIMITS)
     assert (word, why and why.reason) == (told(moved), reason)
-
-
-def test_the_mean_of_logs_over_models() -> None:
-    assert mean_of_logs([0.1]) is None
-    assert known(mean_of_logs([0.1, 0.11, 0.09, 0.1])).p_value < 0.001
-    assert known(mean_of_logs([0.1, -0.11, 0.09, -0.1])).p_value > 0.5
-    assert known(mean_of_logs([0.0, 0.0])).p_value == 1.0
 
 
 @pytest.mark.parametrize(

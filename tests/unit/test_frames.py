@@ -13,13 +13,13 @@ from harness.metrics import declared
 from harness.schema import Record
 from runner.analysis.columns import GENERATION, Column, columns, frame, own_columns
 from runner.analysis.derive import summarize
-from runner.analysis.results import Comparison
+from runner.analysis.results import Result
 from runner.errors import UsageError
 from tests.factories import make_job, make_record, synthetic_run, with_samples
 from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
-Columns = tuple[Column[Comparison], ...]
+Columns = tuple[Column[Result], ...]
 
 
 def a_record(**changes: object) -> Record:

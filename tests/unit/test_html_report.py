@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from harness.schema import Failure, Mode, Record, Status
+from harness.schema import Failure, Mode, Record, Scalar, Status
 from runner.analysis.columns import Column, text_column
 from runner.analysis.derive import summarize
-from runner.analysis.results import Summary
+from runner.analysis.results import OPERATION, Summary
 from runner.labels import plain
-from runner.reports import html, summary_json
-from runner.reports.pages import panels
+from runner.reports import html, hud_json, roofline, summary_json
+from runner.reports.pages import panels, rows
+from runner.reports.parts.sections import sections
 from runner.reports.parts.view import MARKDOWN, View
 from tests.factories import (
     CANDIDATES,
@@ -35,6 +36,7 @@ from tests.factories import (
 )
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "scenes" / "pages.txt"
+OF_PICTURES = GOLDEN.with_name("drawn.txt")
 STATUSES = (
     *(Status.PASS, Status.PASS_DUE_TO_SKIP, Status.FAIL_ACCURACY, Status.CRASH, Status.NOT_COMPILED),
     Status.CANNOT_JUDGE,
@@ -156,8 +158,8 @@ def test_names_never_become_markup(synthetic: Page) -> None:
 # -- what it says --------------------------------------------------------------------
 def test_cases_of_the_same_name_keep_their_own_links() -> None:
     record = make_record(make_job())
-    rows = page([record, replace(record, started="later")]).rows["rows"]
-    assert [row["id"] for row in rows] == [f"{make_job().key}/inductor", f"{make_job().key}/inductor~2"]
+    shown = page([record, replace(record, started="later")]).rows["rows"]
+    assert [row["id"] for row in shown] == [f"{make_job().key}/inductor", f"{make_job().key}/inductor~2"]
 
 
 def pages() -> Iterator[tuple[str, list[Record]]]:
@@ -194,50 +196,58 @@ def test_a_view_with_this_outlet_is_on_the_page_as_text(monkeypatch: pytest.Monk
     assert ("twolines" in report.text, report.elements.count(("td", {"class": "number"}))) == (True, 2)
 
 
-def test_samples_keep_their_order_and_four_digits() -> None:
-    job = make_job(mode=Mode.GENERATE)
+WORK: dict[str, Scalar] = {
+    "flops_per_step": 2e9,
+    "bytes_per_step": 1e9,
+    "measured_peak_flop_per_s": 1e12,
+    "measured_bandwidth_bytes_per_s": 1e11,
+}
+
+
+def drawn() -> Iterator[Record]:
+    """A generation, whose rounds are all in the panel; a failure; operations, of which some have no roof."""
     samples = replace(
         make_samples(rounds=5, speedup=2.0),
         baseline_prefill_s=(0.001,) * 5,
         candidate_prefill_s=(0.002,) * 5,
         candidate_minor_faults=(0.0, 0.0, 7.4, 0.0, 0.0),
     )
-    stored = page([replace(make_record(job), samples=samples)]).parcels[0][0]["samples"]
-    unit = stored["unit_ms"]
-    baseline = [count * unit for count in stored["baseline"]]
-    assert baseline == pytest.approx([s * 1e3 for s in samples.baseline_s], rel=1e-4)
-    assert [c * unit for c in stored["candidate"]] == pytest.approx(
-        [s * 1e3 for s in samples.candidate_s], rel=2e-4
-    )
-    assert stored["baseline_place"] == "".join(map(str, samples.baseline_position))
-    assert stored["faults"][1] == [0, 0, 7, 0, 0]
-    assert [c * unit for c in stored["prefill"][1]] == pytest.approx([2.0] * 5)
-
-
-def test_a_failure_is_told_with_all_that_its_record_has() -> None:
+    yield replace(make_record(make_job("a generation", mode=Mode.GENERATE)), samples=samples)
     message, log = "first\nsecond \x1b[31m", "cases/a/output.log"
     failure = Failure(kind="RuntimeError", message=message, phase="compile", log=log)
-    record = replace(make_record(make_job(), status=Status.FAIL_TO_RUN), failure=failure)
-    report = page([record]).parcels[0][0]
-    assert (report["failure"]["message"], report["failure"]["log"]) == ("first\nsecond \\x1b[31m", log)
-    assert report["samples"] is None
+    yield replace(make_record(make_job("fails"), status=Status.FAIL_TO_RUN), failure=failure)
+    yield make_record(make_job("not checked"), status=Status.PASS_DUE_TO_SKIP, rounds=6, speedup=0.5)
+    for name in ("", *WORK):
+        metrics = {key: value for key, value in WORK.items() if key != name}
+        yield make_record(make_job(f"without {name}", tags=(OPERATION,)), metrics=metrics, rounds=6)
+    views = {**WORK, "flops_per_step": None, "bytes_per_step": 0}
+    yield make_record(make_job("a view", tags=(OPERATION,)), metrics=views, rounds=6)
+    for status in (Status.FAIL_ACCURACY, Status.CRASH):
+        job = make_job(status.value, tags=(OPERATION,))
+        yield make_record(job, status=status, metrics=WORK, rounds=6)
 
 
-def test_the_roofline_needs_all_its_numbers() -> None:
-    metrics: dict[str, Any] = {
-        "flops_per_step": 2e9,
-        "bytes_per_step": 1e9,
-        "measured_peak_flop_per_s": 1e12,
-        "measured_bandwidth_bytes_per_s": 1e11,
-    }
-    line = page([make_record(make_job(), speedup=2.0, metrics=metrics)]).parcels[0][0]["roofline"]
-    assert line["flop_per_byte"] == 2.0
-    assert line["roof"] == 0.2  # TFLOP/s: 2 FLOP/byte x 100 GB/s, below the peak
-    assert line["candidate"] == pytest.approx(2 * line["eager"], rel=0.02)
-    assert line["candidate"] == pytest.approx(0.4, rel=0.1)  # 2 GFLOP in about 5 ms: fused, above the slope
-    for name in metrics:
-        rest = {key: value for key, value in metrics.items() if key != name}
-        assert page([make_record(make_job(), metrics=rest)]).parcels[0][0]["roofline"] is None
+def test_what_is_drawn_has_the_numbers_as_before() -> None:
+    """Of each record: charts of its panel, values of the table, rates, and metrics of dashboards."""
+    lines = []
+    for record in drawn():
+        summary = summarize([record])
+        ((panel,),) = panels.panel_chunks(summary)
+        (section,) = sections(summary)
+        whole, *others = json.loads(hud_json.render(summary)[hud_json.FILE])
+        told = {
+            **{name: panel[name] for name in ("failure", "samples", "roofline")},
+            "values": rows.table_data(summary)["rows"][0]["values"],
+            "operations": [operation._asdict() for operation in roofline.operations(section)],
+            "limits": [roofline.highest(section, limit) for limit in (roofline.PEAK, roofline.BANDWIDTH)],
+            "dashboards": [whole, *(entry["metric"] for entry in others)],
+        }
+        short = json.loads(json.dumps(told), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+        lines += [f"## {record.job.case.name}", *(f"{k}: {json.dumps(v)}" for k, v in short.items()), ""]
+    text = "\n".join(lines)
+    if os.environ.get("UPDATE_GOLDEN"):
+        OF_PICTURES.write_text(text, encoding="utf-8")
+    assert text == OF_PICTURES.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("records", [[], accuracy_run(), [make_record(make_job(), status=Status.CRASH)]])
@@ -245,13 +255,6 @@ def test_runs_without_times_make_a_page(records: list[Record]) -> None:
     report = page(records)
     assert (len(report.rows["rows"]), report.rows["means"]) == (len(records), [])
     assert all(panel["samples"] is None for parcel in report.parcels for panel in parcel)
-
-
-def test_a_candidate_that_never_pays_sorts_behind_the_others() -> None:
-    rows = page([make_record(make_job(), speedup=0.5)]).rows
-    place = [column["key"] for column in rows["columns"]].index("break_even_steps")
-    assert rows["rows"][0]["texts"][place] == "never"
-    assert rows["rows"][0]["values"][place] > 1e300
 
 
 # -- summary.json ----------------------------------------------------------------------

@@ -6,12 +6,10 @@ anew; read the difference before keeping it.
 
 import csv
 import io
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +24,6 @@ from runner import reports
 from runner.analysis.derive import summarize
 from runner.analysis.results import OPERATION
 from runner.reports import field_csv, formats, markdown, render_all, roofline, speedup_plot
-from runner.reports.parts.averages import AVERAGES
 from runner.reports.parts.sections import Section, sections
 from tests.factories import Capture, Patch, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
@@ -126,67 +123,6 @@ def test_a_command_cannot_close_its_code_block() -> None:
     assert "<script>" in fence.content
 
 
-def test_averages_have_no_row_of_a_candidate_that_was_only_skipped() -> None:
-    jobs = [make_job(name, candidates=("eager", "inductor")) for name in ("one", "other")]
-    records = [make_record(job, name) for job in jobs for name in ("eager", "inductor")]
-    skipped = [make_record(job, "onnxrt", status=Status.SKIP) for job in jobs]
-    (averages,) = AVERAGES.tables(summarize([*records, *skipped]))
-    assert [row[0] for row in averages.rows] == ["eager (A/A)", "inductor"]
-
-
-def test_explanations_fold_away_under_their_model_and_compiler() -> None:
-    metrics: dict[str, Scalar] = {
-        "graph_break_reasons": "unsupported: <b>print</b> (model.py:5: print(x))\n2x other",
-        "recompile_reasons": None,
-        "candidate_kernel_changes": "mm: 5.000 -> 1.500 ms (-3.500)",
-    }
-    record = make_record(make_job("model"), metrics=metrics)
-    text = markdown.render(summarize([record]))["report.md"].decode()
-    assert f"<summary>model training, {record.candidate}: graph breaks</summary>" in text
-    assert "- unsupported: &lt;b>print&lt;/b>" in text
-    assert "- 2x other" in text
-    assert "- mm: 5.000 -> 1.500 ms" in text
-    assert "recompilations" not in text
-
-
-# -- benchmark.hud.json: what the dashboards of PyTorch and vLLM read --------------------------
-def hud(*records: Any) -> list[dict[str, Any]]:
-    files = render_all(summarize(records), {"hud"})
-    assert list(files) == ["benchmark.hud.json"]
-    return list(json.loads(files["benchmark.hud.json"]))
-
-
-def test_a_record_has_one_metric_with_all_of_its_samples() -> None:
-    record = make_record(make_job("resnet18"), speedup=1.5)
-    samples, by_metric = known(record.samples), {entry["metric"]["name"]: entry for entry in hud(record)}
-    first = by_metric["abs_latency"]
-    facts = {"name": "torchduet", "mode": "training", "dtype": "float32"}
-    assert {name: first["benchmark"][name] for name in facts} == facts
-    model = {"name": "resnet18", "backend": "inductor", "origins": ["toys"]}
-    assert first["model"] == model
-    assert first["metric"]["benchmark_values"] == [1e3 * s for s in samples.candidate_s]
-    assert by_metric["eager_latency"]["metric"]["benchmark_values"] == [1e3 * s for s in samples.baseline_s]
-    speedup = by_metric["speedup"]["metric"]
-    assert len(speedup["benchmark_values"]) == 1
-    assert speedup["extra_info"]["ci_low"] < speedup["benchmark_values"][0] < speedup["extra_info"]["ci_high"]
-    assert by_metric["accuracy"]["metric"]["benchmark_values"] == [1.0]
-
-
-def test_a_failure_has_no_times_and_a_status() -> None:
-    (only,) = hud(make_record(make_job(), status=Status.CRASH, speedup=None, metrics={}))
-    metric = {"name": "accuracy", "unit": "", "benchmark_values": [0.0], "extra_info": {"status": "crash"}}
-    assert only["metric"] == metric
-    unchecked = hud(make_record(make_job(), status=Status.PASS_DUE_TO_SKIP))
-    assert "accuracy" not in {entry["metric"]["name"] for entry in unchecked}
-
-
-def test_every_value_is_a_number_and_every_name_survives() -> None:
-    run = synthetic_run()
-    entries = hud(*run)
-    assert {entry["model"]["name"] for entry in entries} == {record.job.case.name for record in run}
-    assert all(isinstance(v, (int, float)) for entry in entries for v in entry["metric"]["benchmark_values"])
-
-
 # -- --format: which files are made, from which words ------------------------------------------
 def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
     assert {"csv", "html", "hud", "json", "md", "png", "svg"} <= {*formats()}
@@ -267,28 +203,6 @@ def operation(name: str, metrics: dict[str, Scalar], **changes: object) -> Recor
 def section_of(*records: Record) -> Section:
     (section,) = sections(summarize(records))
     return section
-
-
-def test_points_are_work_over_the_median_step() -> None:
-    record = operation("product", PRODUCT)
-    section = section_of(record)
-    (point,) = roofline.operations(section)
-    step_s = median(known(record.samples).baseline_s)
-    assert point.flop_per_byte == 50
-    assert (point.flops[""], point.bytes[""]) == pytest.approx((8e-4 / step_s, 1.6e-2 / step_s))
-    assert point.flops["inductor"] == pytest.approx(2 * point.flops[""], rel=0.01)
-    assert [roofline.highest(section, limit) for limit in (roofline.PEAK, roofline.BANDWIDTH)] == [0.1, 10.0]
-
-
-def test_what_has_no_flops_or_failed_or_was_not_timed() -> None:
-    section = section_of(operation("sum", SUM), operation("view", VIEW), operation("product", PRODUCT))
-    drawn = roofline.operations(section)
-    assert ([point.name for point in drawn], drawn[0].flops) == (["sum", "product"], {})
-    assert set(drawn[0].bytes) == {"", "inductor"}
-    (wrong,) = roofline.operations(section_of(operation("p", PRODUCT, status=Status.FAIL_ACCURACY)))
-    assert set(wrong.flops) == {""}
-    model, crash = make_record(make_job("m"), metrics=PRODUCT), operation("p", PRODUCT, status=Status.CRASH)
-    assert [roofline.render(summarize([r])) for r in (model, crash, operation("view", VIEW))] == [{}] * 3
 
 
 @pytest.mark.slow

@@ -21,14 +21,13 @@ from harness.schema import (
 )
 from runner.analysis.derive import summarize
 from runner.analysis.start_up import crossing, settled_step
-from runner.analysis.verdicts.compiling import by_round, first_step_by_round
 from runner.engine.experiments import next_attempt
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment
 from runner.reports import lines_plot
 from runner.store.joined import key_of
 from tests.attempts import Measure, processes_of, results_by_name
-from tests.factories import compiled, make_environments, make_job, make_parity, make_record
+from tests.factories import make_environments, make_job, make_parity, make_record
 from torchduet.frames import frames_of
 
 
@@ -123,12 +122,6 @@ def test_in_an_environment_eager_is_prepared_as_a_compiler() -> None:
         part, *control = parts_of(replace(job, protocol=replace(job.protocol, start=start)), job.candidates)
         assert part.compilers == compilers
         assert bool(control) is not bool(start)
-
-
-def test_races_are_no_compile_runs() -> None:
-    cold = compiled("cold", 3.0)
-    record = replace(make_record(make_job()), compilations=(cold, replace(cold, first_calls_s=(9.0, 1.0))))
-    assert (by_round(record, "cold"), first_step_by_round(record, "cold")) == ({0: 3.0}, {0: 9.0})
 
 
 def test_a_run_that_is_killed_in_a_round_goes_on_in_it(tmp_path: Path) -> None:

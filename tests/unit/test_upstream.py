@@ -210,7 +210,7 @@ def test_notes_are_printed_and_the_command_is_kept_as_typed(capsys: pytest.Captu
 
 def test_the_mode_of_inductor_holds_for_each_of_its_candidates_and_for_why() -> None:
     typed, _ = understood(["--training", "--inductor-compile-mode=max-autotune", "-dcpu"])
-    (meant,) = why_action.parse({**typed, "why": True})[0].config.compilers
+    (meant,) = why_action.parse({**typed, "why": True}).config.compilers
     assert meant == COMPILE_MODES["max-autotune"]
     own = {**typed, "compilers": ["inductor[freezing=True],aot_eager"]}
     assert run_config(own).compilers == (f"{meant}[freezing=True]", "aot_eager")

@@ -21,11 +21,11 @@ from runner.analysis.results import (
     COMPILATIONS,
     FIRST_STEP,
     FIRST_STEPS,
-    Comparison,
     CompileStart,
     Estimate,
     PairedEstimate,
     Ratio,
+    Result,
     Side,
 )
 from runner.analysis.statistics import Part, mean_of_logs, student, typical
@@ -100,7 +100,7 @@ def unpaired_ratio(first: Sequence[float], second: Sequence[float]) -> Estimate 
     return student(after.log - before.log, parts)
 
 
-def compile_starts(comparisons: Sequence[Comparison]) -> tuple[CompileStart, ...]:
+def compile_starts(comparisons: Sequence[Result]) -> tuple[CompileStart, ...]:
     """Of each candidate with ``--compile-runs``: its cold starts, then its warm starts."""
     return tuple(
         CompileStart(
@@ -120,12 +120,12 @@ def _mean(record: Record, start: str, name: str) -> float | None:
     return center([*numbers.values()]) if numbers.keys() >= by_round(record, start).keys() else None
 
 
-def compile_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
+def compile_pairs(comparisons: Sequence[Result]) -> tuple[Ratio, ...]:
     """Of each job with ``--compile-runs``: the cold and the warm start of every two candidates.
 
     A warm start is compared with the cold start of its own candidate, too.
     """
-    jobs: dict[str, list[Comparison]] = {}
+    jobs: dict[str, list[Result]] = {}
     for comparison in comparisons:
         if by_round(comparison.record, COLD):
             jobs.setdefault(comparison.record.job.key, []).append(comparison)
@@ -143,7 +143,7 @@ def _between_starts(
     family: str,
     quantity: str,
     times: Callable[[Record, str], Mapping[int, float]],
-    sides: Iterable[tuple[Comparison, str, Comparison, str]],
+    sides: Iterable[tuple[Result, str, Result, str]],
 ) -> tuple[Ratio, ...]:
     rows = [
         Ratio(
@@ -161,7 +161,7 @@ def _between_starts(
     return judged([row for row in rows if row.estimate is not None])
 
 
-def first_step_pairs(comparisons: Sequence[Comparison]) -> tuple[Ratio, ...]:
+def first_step_pairs(comparisons: Sequence[Result]) -> tuple[Ratio, ...]:
     """Of each candidate with ``--start-up``: each of its starts over its cold start, by their first steps."""
     sides = [(own, start, own, COLD) for own in comparisons for start in (WARM, CACHE_FILE, PACKAGE)]
     return _between_starts(FIRST_STEPS, FIRST_STEP, first_step_by_round, sides)

@@ -17,7 +17,7 @@ from harness.metrics import declared
 from harness.schema import Parity, Record, Samples, Scalar
 from runner.analysis.columns import GENERATION, KEY, PARITY, RESULT, SIZE, STEADINESS, Column, columns
 from runner.analysis.digits import share_text, with_unit
-from runner.analysis.results import Comparison, Summary
+from runner.analysis.results import Result, Summary
 from runner.labels import notes_of, plain, where_text
 from runner.reports.pages.rows import short
 from runner.reports.parts.grid import plain_lines
@@ -54,7 +54,7 @@ def panel_chunks(summary: Summary) -> Iterator[list[dict[str, Any]]]:
         yield [_panel(c, summary.figures) for c in summary.comparisons[first : first + CHUNK]]
 
 
-def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Figures]]) -> dict[str, Any]:
+def _panel(comparison: Result, figures: Mapping[tuple[str, str], Sequence[Figures]]) -> dict[str, Any]:
     record = comparison.record
     timed = record.samples is not None and comparison.speedup is not None
     failure = asdict(record.failure) if record.failure else {}
@@ -73,7 +73,7 @@ def _panel(comparison: Comparison, figures: Mapping[tuple[str, str], Sequence[Fi
 # -- facts -----------------------------------------------------------------------
 
 
-def _groups(comparison: Comparison) -> Iterator[tuple[str, Facts]]:
+def _groups(comparison: Result) -> Iterator[tuple[str, Facts]]:
     """The columns by group, then what no column has: of the parity, the metrics and the job."""
     record, job = comparison.record, comparison.record.job
     others = {name: value for name, value in record.metrics.items() if name not in columns()}
@@ -134,7 +134,7 @@ def _parity(record: Record, tensors: Sequence[Figures]) -> dict[str, Any] | None
     return {"tensors": [plain(tensor.tensor) for tensor in tensors], "reference": reference, **shown}
 
 
-def _roofline(comparison: Comparison) -> dict[str, Any] | None:
+def _roofline(comparison: Result) -> dict[str, Any] | None:
     """FLOP/byte of the step, TFLOP/s of both sides, and the two limits of the device; None if unknown."""
     shown = {key: short(comparison.number(name)) for key, name in OF_ROOFLINE.items()}
     if not comparison.n or shown["roof"] is None or shown["flop_per_byte"] is None:
@@ -143,7 +143,7 @@ def _roofline(comparison: Comparison) -> dict[str, Any] | None:
     return {**shown, "shares": [None if share is None else share_text(share) for share in shares]}
 
 
-def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
+def _phases(comparison: Result) -> list[tuple[str, float]] | None:
     """(phase, seconds) for the phases that torch reported; None for fewer than two phases.
 
     A phase includes the phases after it, except the phases of the same level.
@@ -159,20 +159,20 @@ def _phases(comparison: Comparison) -> list[tuple[str, float]] | None:
 # -- facts as text: names as words, values with units ------------------------------------
 
 
-def of_group(comparison: Comparison, *groups: str) -> Facts:
+def of_group(comparison: Result, *groups: str) -> Facts:
     """The columns of these groups that have a value."""
     known = ((column, column.value(comparison)) for column in _columns(groups))
     return [_fact(column, value, comparison) for column, value in known if value is not None]
 
 
-def _fact(column: Column[Comparison], value: Any, comparison: Comparison) -> tuple[str, str]:
+def _fact(column: Column[Result], value: Any, comparison: Result) -> tuple[str, str]:
     if column.header and column.unit == "ratio":  # it has its interval, or stands in tables
         return column.header.replace("\n", " "), column.cell(comparison)
     return _named(column.name, value, column.unit, column.digits)
 
 
 @cache
-def _columns(groups: tuple[str, ...]) -> tuple[Column[Comparison], ...]:
+def _columns(groups: tuple[str, ...]) -> tuple[Column[Result], ...]:
     return tuple(column for column in columns().values() if column.group in groups)
 
 

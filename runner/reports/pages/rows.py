@@ -16,7 +16,7 @@ from harness.loading.own_model import suite_of
 from harness.schema import Scalar, Status
 from runner.analysis.columns import Column, columns
 from runner.analysis.digits import MISSING, estimate_text
-from runner.analysis.results import CONTROL, Comparison, Estimate, Summary
+from runner.analysis.results import CONTROL, Estimate, Result, Summary
 from runner.analysis.texts import compiler_name, mean_text
 from runner.analysis.verdicts import Verdict
 from runner.labels import case_name, counted, plain
@@ -55,7 +55,7 @@ KINDS: Mapping[str, tuple[str, tuple[Status, ...]]] = MappingProxyType(
 ALWAYS_SHOWN = (Verdict.FASTER, Verdict.SAME, Verdict.INCONCLUSIVE, Verdict.SLOWER)
 
 
-def kind(comparison: Comparison) -> str:
+def kind(comparison: Result) -> str:
     """Its name in ``KINDS``."""
     status = comparison.record.status
     if status.passed:
@@ -63,7 +63,7 @@ def kind(comparison: Comparison) -> str:
     return next((name for name, (_, statuses) in KINDS.items() if status in statuses), "did not run")
 
 
-def counts(comparisons: Iterable[Comparison]) -> dict[str, int]:
+def counts(comparisons: Iterable[Result]) -> dict[str, int]:
     """The number of comparisons of each kind that there is, in the order of ``KINDS``."""
     number = Counter(map(kind, comparisons))
     return {name: number[name] for name in KINDS if number[name]}
@@ -107,7 +107,7 @@ def verdicts(summary: Summary, names: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _result(comparison: Comparison) -> dict[str, Any]:
+def _result(comparison: Result) -> dict[str, Any]:
     """One comparison of a small run: its speedup, or the status if it does not count."""
     record, job = comparison.record, comparison.record.job
     where = (job.case.mode.value, job.dtype, job.device, compiler_name(comparison.compiler))
@@ -120,7 +120,7 @@ def _result(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _controls(timed: Sequence[Comparison]) -> str:
+def _controls(timed: Sequence[Result]) -> str:
     """One sentence on the A/A controls; empty without them."""
     if not timed:
         return ""
@@ -141,10 +141,10 @@ def identities(summary: Summary) -> Iterator[str]:
         yield name if seen[name] == 1 else f"{name}~{seen[name]}"
 
 
-def _facets(summary: Summary) -> tuple[Column[Comparison], ...]:
+def _facets(summary: Summary) -> tuple[Column[Result], ...]:
     """The filters. Their names are in the page's address."""
     labels = summary.labels
-    values: Mapping[str, Callable[[Comparison], str]] = {
+    values: Mapping[str, Callable[[Result], str]] = {
         "suite": lambda c: labels[c.record.job.case.suite],
         "compiler": lambda c: compiler_name(c.compiler),
         "precision": lambda c: plain(c.record.job.dtype),
@@ -196,7 +196,7 @@ def table_data(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _says_something(column: Column[Comparison], texts: set[str]) -> bool:
+def _says_something(column: Column[Result], texts: set[str]) -> bool:
     return len(texts) > 1 or (texts != {MISSING} and column.name not in IF_THEY_DIFFER)
 
 
@@ -219,7 +219,7 @@ def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float 
     return (estimate.factor, estimate.low, estimate.high) if estimate else (None, None, None)
 
 
-def _compile_in_steps(comparison: Comparison) -> float | None:
+def _compile_in_steps(comparison: Result) -> float | None:
     """The x of the break-even chart: compilation latency / time of an eager step."""
     if not comparison.compile_s or not comparison.baseline_ms:
         return None

@@ -10,7 +10,7 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, steps_text, with_unit
-from runner.analysis.results import Comparison, GroupSummary, Mean, Summary
+from runner.analysis.results import GroupSummary, Mean, Result, Summary
 from runner.analysis.texts import compiler_name, failures_text, mean_parts, these_models_text
 from runner.reports.parts.sections import Section, sections
 from runner.reports.parts.view import View
@@ -25,7 +25,7 @@ class Average(NamedTuple):
     group: GroupSummary
 
     @property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[Result, ...]:
         return tuple(c for c in self.part.comparisons if c.compiler == self.group.compiler)
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from harness.devices import PLATFORMS
 from harness.schema import Protocol, Record, Scalar
 from runner.analysis.digits import share_text
-from runner.analysis.results import Comparison, GroupSummary, Place, Summary
+from runner.analysis.results import GroupSummary, Place, Result, Summary
 from runner.labels import file_part, merged_facts, plain
 
 MOST_MODELS, SHOWN_MODELS = 200, 50  # a larger section shows the models with speedups furthest from 1
@@ -24,7 +24,7 @@ class Section:
     mode: str
     dtype: str
     device: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Result, ...]
     groups: tuple[GroupSummary, ...]
 
     @property
@@ -43,7 +43,7 @@ class Section:
 def sections(summary: Summary) -> tuple[Section, ...]:
     """The sections, in the order of the run."""
     labels = summary.labels
-    comparisons: dict[Place, list[Comparison]] = {}
+    comparisons: dict[Place, list[Result]] = {}
     for comparison in summary.comparisons:
         comparisons.setdefault(comparison.place, []).append(comparison)
     return tuple(
@@ -54,7 +54,7 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     )
 
 
-def rounds_text(comparisons: Iterable[Comparison]) -> str:
+def rounds_text(comparisons: Iterable[Result]) -> str:
     """``n = 10 to 100``; empty if nothing was timed."""
     counts = sorted({c.n for c in comparisons if c.n})
     return f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}" if counts else ""
@@ -100,7 +100,7 @@ def _number(noun: str, number: str | None) -> str:
     return "" if number is None else f"{number} {noun}{'' if number == '1' else 's'}"
 
 
-def protocol_line(comparisons: Iterable[Comparison]) -> str:
+def protocol_line(comparisons: Iterable[Result]) -> str:
     """The settings behind intervals, verdicts and p-values."""
     protocols = [c.record.job.protocol for c in comparisons]
     if not protocols:
@@ -123,8 +123,8 @@ def plot_name(suite: str, dtype: str, kind: str = "") -> str:
 
 
 def top_models(
-    comparisons: Sequence[Comparison], *, most: int = MOST_MODELS, otherwise: int = SHOWN_MODELS
-) -> tuple[Sequence[Comparison], str]:
+    comparisons: Sequence[Result], *, most: int = MOST_MODELS, otherwise: int = SHOWN_MODELS
+) -> tuple[Sequence[Result], str]:
     """The results, and "". With more than ``most`` models: ``otherwise`` of them, and a sentence on this."""
     models = [tuple(group) for _, group in groupby(comparisons, key=lambda c: c.record.job.key)]
     if len(models) <= most:
@@ -135,7 +135,7 @@ def top_models(
     return kept, f"{shown}; report.html and the CSV files have all models."
 
 
-def _distance(model: Sequence[Comparison]) -> float:
+def _distance(model: Sequence[Result]) -> float:
     """The largest absolute log speedup of the model; 0 without a valid speedup."""
     valid = (c.speedup for c in model if c.record.status.passed)
     return max((abs(math.log(speedup)) for speedup in valid if speedup), default=0.0)

@@ -46,7 +46,7 @@ from runner.analysis.verdicts.decision import difference, judged_or_none, over_r
 from runner.runs.compare.run import (
     Difference,
     Matched,
-    Result,
+    Member,
     Run,
     differences,
     match,
@@ -69,8 +69,8 @@ class Change:
     better; of compiling and, of shared rounds, of a step's times (``eager``, ``step``), above 1 is slower.
     """
 
-    first: Result
-    second: Result
+    first: Member
+    second: Member
     ratios: dict[str, Ratio] = field(default_factory=dict)
     rounds: int = 0  # those that timed both sides; 0: two runs
     comparable: bool = True  # False: their times are not, because a fact of the machine differs
@@ -233,7 +233,7 @@ def changes_between(*runs: Run) -> RunChanges:
     )
 
 
-def _pools(every: Iterable[Sequence[Result]]) -> dict[tuple[str, ...], Part]:
+def _pools(every: Iterable[Sequence[Member]]) -> dict[tuple[str, ...], Part]:
     """By kind of result: what the results of several runs say about how much runs vary."""
     spreads: dict[tuple[str, ...], list[tuple[float, int]]] = {}
     for own in filter(None, every):
@@ -243,7 +243,7 @@ def _pools(every: Iterable[Sequence[Result]]) -> dict[tuple[str, ...], Part]:
     return {kind: pooled(of_kind, None) for kind, of_kind in spreads.items()}
 
 
-def _over_runs(own: Sequence[Result], pool: Part) -> Result:
+def _over_runs(own: Sequence[Member], pool: Part) -> Member:
     """A result of several runs. ``pool``: of its kind."""
     shown, timed = representative(own), _speedups(own)
     ratios = dict(shown.comparison.own)
@@ -260,7 +260,7 @@ def _over_runs(own: Sequence[Result], pool: Part) -> Result:
     return replace(shown, comparison=comparison, runs=tuple(own), shares=shares)
 
 
-def _speedups(results: Iterable[Result]) -> list[PairedEstimate]:
+def _speedups(results: Iterable[Member]) -> list[PairedEstimate]:
     return [result.speedup for result in results if result.speedup is not None]
 
 
@@ -277,7 +277,7 @@ def _drift(changes: Sequence[Change]) -> PairedEstimate | None:
     return paired_speedup(ratios, [1.0] * len(ratios)) if ratios else None
 
 
-def _ratios(first: Result, second: Result) -> tuple[int, dict[str, Ratio]]:
+def _ratios(first: Member, second: Member) -> tuple[int, dict[str, Ratio]]:
     """The number of shared rounds, and the ratios that are known."""
     apart = 0, {SPEEDUP: difference(first.speedup, second.speedup)}
     rounds, factors = shared_rounds(first, second) or apart
@@ -298,7 +298,7 @@ def _ratios(first: Result, second: Result) -> tuple[int, dict[str, Ratio]]:
     }
 
 
-def shared_rounds(first: Result, second: Result) -> tuple[int, dict[str, Estimate | None]] | None:
+def shared_rounds(first: Member, second: Member) -> tuple[int, dict[str, Estimate | None]] | None:
     """From the rounds that timed both sides: their number, and the factors of the speedup and of the times.
 
     None for two runs, and below ``FEWEST`` rounds: no interval.
@@ -324,7 +324,7 @@ def shared_rounds(first: Result, second: Result) -> tuple[int, dict[str, Estimat
     }
 
 
-def _by_round(result: Result) -> Mapping[Round, tuple[float, float]]:
+def _by_round(result: Member) -> Mapping[Round, tuple[float, float]]:
     """The seconds of eager and compiled; empty if the rounds have no number."""
     samples = result.record.samples
     if samples is None or len(samples.round_index) != len(samples):
@@ -333,13 +333,13 @@ def _by_round(result: Result) -> Mapping[Round, tuple[float, float]]:
     return dict(zip(keys_of(samples, apart=True), times, strict=True))
 
 
-def alike_caches(first: Result, second: Result) -> bool:
+def alike_caches(first: Member, second: Member) -> bool:
     """Whether compile caches were in the same state, as far as is known."""
     states = {first.caches, second.caches}
     return len(states) == 1 or (AS_FOUND in states and states <= {AS_FOUND, WARM, COLD})
 
 
-def _compilation(first: Result, second: Result) -> Estimate | None:
+def _compilation(first: Member, second: Member) -> Estimate | None:
     """ln(time of compiling in the second / first), of cold starts or of caches in the same state.
 
     Environments of a run compile in the same rounds, so their times are paired; two runs are not. If the

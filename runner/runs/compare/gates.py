@@ -21,9 +21,9 @@ from runner.analysis.results import (
     COMPILATIONS,
     SPEEDUP,
     STEP,
-    Comparison,
     Estimate,
     Ratio,
+    Result,
     Summary,
 )
 from runner.analysis.verdicts import Limits
@@ -160,7 +160,7 @@ def _second(changes: RunChanges, _: float) -> Iterable[Row]:
     yield from _fast((r.title, r.comparison) for r in own if r.passed)
 
 
-def _fast(results: Iterable[tuple[str, Comparison]]) -> Iterable[Row]:
+def _fast(results: Iterable[tuple[str, Result]]) -> Iterable[Row]:
     for name, comparison in results:
         if (estimate := comparison.estimate) is not None:
             yield Row(name, estimate_text(estimate), (comparison.record,), estimate=estimate)
@@ -200,7 +200,7 @@ def ending(change: Change) -> str:
     return f"{change.first.status} -> {change.second.status}{note}"
 
 
-def _passed(summary: Summary) -> list[tuple[str, Comparison]]:
+def _passed(summary: Summary) -> list[tuple[str, Result]]:
     """Records that did not pass have failed already, and count here for nothing."""
     return [(where(c.record, summary.labels), c) for c in summary.comparisons if c.passed]
 

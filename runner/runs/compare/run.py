@@ -11,7 +11,7 @@ from harness.devices import PLATFORMS, type_of
 from harness.schema import AS_FOUND, COLD, WARM, Job, Record, Status, of_environment
 from harness.settings import identity
 from runner.analysis.derive import compare
-from runner.analysis.results import CONTROL, Comparison, PairedEstimate
+from runner.analysis.results import CONTROL, PairedEstimate, Result
 from runner.analysis.verdicts.compiling import by_round
 from runner.errors import UsageError
 from runner.labels import compiler_label, counted, merged_facts, plain, ran_batch, reason, suite_labels
@@ -27,14 +27,14 @@ SHOWN_FACTS = ("torch", *PLATFORMS, "cudnn", "driver", "triton", "python", *TIMI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Member:
     """One model with one compiler in one run, or in several ``runs`` of a base."""
 
-    comparison: Comparison
+    comparison: Result
     conditions: dict[str, str]  # two results with equal conditions are the same measurement
     missing: bool = False  # it was planned and has no record
     shares: tuple[str, str] | None = None  # of an environment, folder and job: two sides share their rounds
-    runs: tuple[Result, ...] = ()
+    runs: tuple[Member, ...] = ()
 
     @property
     def record(self) -> Record:
@@ -111,7 +111,7 @@ class Run:
     """One side of the comparison: a run, or the ``parts`` of a base."""
 
     path: Path
-    results: tuple[Result, ...]
+    results: tuple[Member, ...]
     facts: Mapping[str, str] = field(default_factory=dict)  # of the machine and the programs
     notes: tuple[str, ...] = ()
     damaged_lines: int = 0
@@ -123,7 +123,7 @@ class Run:
         return f"{len(self.parts)} runs, {paths}" if self.parts else str(self.path)
 
 
-def representative(results: Sequence[Result]) -> Result:
+def representative(results: Sequence[Member]) -> Member:
     """Of the same result in several runs: the last that passed, else the last."""
     return next((result for result in reversed(results) if result.passed), results[-1])
 
@@ -132,7 +132,7 @@ def together(runs: Sequence[Run]) -> Run:
     """Several runs as one side. A result is there if one of them has it."""
     if len(runs) == 1:
         return runs[0]
-    results: dict[tuple[object, ...], list[Result]] = {}
+    results: dict[tuple[object, ...], list[Member]] = {}
     for run in runs:
         for key, result in _by_identity(run).items():
             results.setdefault(key, []).append(result)
@@ -220,10 +220,10 @@ def run_of(place: Path, records: Sequence[Record], plan: Sequence[Job] = ()) -> 
     )
 
 
-def results_of(records: Sequence[Record], labels: dict[str, str], *, missing: bool = False) -> list[Result]:
+def results_of(records: Sequence[Record], labels: dict[str, str], *, missing: bool = False) -> list[Member]:
     """The results of the records, with the estimates of the run's reports."""
     each = ((comparison, conditions(comparison.record, labels)) for comparison in compare(records))
-    return [Result(comparison=comparison, conditions=named, missing=missing) for comparison, named in each]
+    return [Member(comparison=comparison, conditions=named, missing=missing) for comparison, named in each]
 
 
 def _of_environment(flag: str, path: Path) -> Run:
@@ -274,7 +274,7 @@ def _plan(flag: str, path: Path) -> tuple[Job, ...]:
 Difference = tuple[str, str, str]  # the name of the condition, its value in A, and that in B
 SAME_SUBJECT = ("suite", "mode", "compiler")
 """Results that differ in one of these are different subjects, not one subject under two conditions."""
-Pair = tuple[Result, Result]
+Pair = tuple[Member, Member]
 
 
 class Matched(NamedTuple):
@@ -282,18 +282,18 @@ class Matched(NamedTuple):
 
     pairs: list[Pair]
     mismatches: list[Pair]
-    only_first: list[Result]
-    only_second: list[Result]
+    only_first: list[Member]
+    only_second: list[Member]
 
 
 def match(first: Run, second: Run) -> Matched:
     """Each result appears once. Raises ``UsageError`` if the runs have no common result."""
     ours, theirs = _by_identity(first), _by_identity(second)
-    subjects: dict[tuple[str, ...], list[Result]] = {}
+    subjects: dict[tuple[str, ...], list[Member]] = {}
     for key, result in theirs.items():
         if key not in ours:
             subjects.setdefault(_subject(result), []).append(result)
-    pairs, mismatches, only_first = list[Pair](), list[Pair](), list[Result]()
+    pairs, mismatches, only_first = list[Pair](), list[Pair](), list[Member]()
     for key, result in ours.items():
         others = subjects.get(_subject(result), [])
         if key in theirs:
@@ -313,7 +313,7 @@ def match(first: Run, second: Run) -> Matched:
     return Matched(pairs, mismatches, only_first, left)
 
 
-def _batch_is_unknown(first: Result, second: Result) -> bool:
+def _batch_is_unknown(first: Member, second: Member) -> bool:
     """Whether they differ in the batch alone, and one failed: before its batch ran, or at smaller ones."""
     planned = {side.record.job.case.batch_size for side in (first, second)}
     unknown = any(side.record.model is None or side.record.samples is None for side in (first, second))
@@ -321,12 +321,12 @@ def _batch_is_unknown(first: Result, second: Result) -> bool:
     return unknown and len(planned) == 1 and names == ["batch size"]
 
 
-def _subject(result: Result) -> tuple[str, ...]:
+def _subject(result: Member) -> tuple[str, ...]:
     return result.name, *(result.conditions[name] for name in SAME_SUBJECT)
 
 
-def _by_identity(run: Run) -> dict[tuple[object, ...], Result]:
-    results: dict[tuple[object, ...], Result] = {}
+def _by_identity(run: Run) -> dict[tuple[object, ...], Member]:
+    results: dict[tuple[object, ...], Member] = {}
     for result in run.results:
         if result.key in results:
             two = f"{run.path} has two results of {result.title}"

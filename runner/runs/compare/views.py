@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from runner.analysis.columns import KEY, Column, columns, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, ms_text, ratio_text, seconds_text, share_text
-from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP, Comparison, Estimate, Finding
+from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP, Estimate, Finding, Result
 from runner.analysis.texts import percent
 from runner.analysis.verdicts import Verdict
 from runner.labels import counted, plain
 from runner.reports.console import NOTE, Writer
-from runner.reports.markdown import LIMIT, escape, list_block, view_blocks
-from runner.reports.parts.blocks import MarkdownBlock, fitted, text
+from runner.reports.markdown import LIMIT, MarkdownBlock, escape, fitted, list_block, text, view_blocks
 from runner.reports.parts.grid import optional, say
 from runner.reports.parts.view import CONSOLE, JSON, Lists, Part, View
 from runner.reports.summary_json import written
 from runner.runs.compare.changes import ENDINGS, QUANTITIES, Change, Group, RunChanges, alike_caches
 from runner.runs.compare.gates import GateResult, ending
-from runner.runs.compare.run import Difference, Result, Run, differences
+from runner.runs.compare.run import Difference, Member, Run, differences
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -179,7 +178,7 @@ def _of_changes(changes: RunChanges) -> Iterator[Column[Change]]:
     yield from (*values("text", "ending"), *values("", "rounds"))
 
 
-def _value(column: Column[Comparison], side: str, change: Change) -> Any:
+def _value(column: Column[Result], side: str, change: Change) -> Any:
     return column.value(getattr(change, side).comparison)
 
 
@@ -273,7 +272,7 @@ def _changed(changes: RunChanges, name: str, limit: float, both: Callable[[Chang
     return [f"{change.first.title}: {both(change)} ({ratio_text(value)})" for value, change in beyond]
 
 
-def _only(results: Sequence[Result], run: Run) -> tuple[str, ...]:
+def _only(results: Sequence[Member], run: Run) -> tuple[str, ...]:
     """The results; one line for all results of a compiler that the other run lacks."""
     every = Counter(result.compiler for result in run.results)
     here = Counter(result.compiler for result in results)

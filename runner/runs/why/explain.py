@@ -13,7 +13,7 @@ from harness.backends.settings.candidates import named, parts_of
 from harness.schema import Record, Samples
 from runner.analysis.derive import summarize
 from runner.analysis.ratios import FEWEST, rounds_of
-from runner.analysis.results import PAIRS, Comparison, Ratio, exp
+from runner.analysis.results import PAIRS, Ratio, Result, exp
 from runner.analysis.statistics import middle, walsh_averages
 from runner.analysis.verdicts import Verdict
 from runner.labels import job_title
@@ -50,7 +50,7 @@ class Tried:
 
     setting: str
     over_plain: Ratio | None  # None: it did not pass, or shares too few rounds
-    comparison: Comparison
+    comparison: Result
 
     @property
     def gain(self) -> float:
@@ -83,7 +83,7 @@ class Why:
     """The explanation of one candidate of one job."""
 
     title: str
-    plain: Comparison
+    plain: Result
     causes: tuple[Tested, ...]
     attempts: tuple[Tried, ...]
     stages: tuple[Ratio, ...]  # each stage of the compiler over the one before it
@@ -177,7 +177,7 @@ def explain(
     )
 
 
-def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Comparison) -> Tested:
+def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Result) -> Tested:
     if proposal.metric:
         return _measured(proposal, plain)
     mine = [a for a in attempts if a.setting in proposal.settings and a.over_plain is not None]
@@ -189,7 +189,7 @@ def _tested(proposal: Proposal, attempts: Sequence[Tried], plain: Comparison) ->
     return Tested(proposal=proposal, explained=explained, attempt=best, share=share)
 
 
-def _measured(proposal: Proposal, plain: Comparison) -> Tested:
+def _measured(proposal: Proposal, plain: Result) -> Tested:
     """A cause whose own pair gives its microseconds; its share is their part of the loss."""
     us, share, known = _span(plain, proposal.metric), None, plain.estimate
     if us and known and known.interval and plain.verdict is Verdict.SLOWER:
@@ -201,13 +201,13 @@ def _measured(proposal: Proposal, plain: Comparison) -> Tested:
     return Tested(proposal=proposal, explained=explained, share=share)
 
 
-def _span(comparison: Comparison, metric: str) -> Ends | None:
+def _span(comparison: Result, metric: str) -> Ends | None:
     """The metric of this candidate with its interval; None if one of the three was not measured."""
     us, low, high = (comparison.number(f"candidate_{metric}{end}") for end in ("", "_low", "_high"))
     return None if us is None or low is None or high is None else Ends(us, low, high)
 
 
-def _call(comparisons: Mapping[str, Comparison], candidate: str) -> Mapping[str, Ends]:
+def _call(comparisons: Mapping[str, Result], candidate: str) -> Mapping[str, Ends]:
     """What is known of the cost of a call: the candidate's guards, and the net cost of Dynamo alone."""
     named = (
         ("guards", candidate, "guards_us"),
@@ -231,7 +231,7 @@ def acting(why: Why) -> Proposal | None:
     )
 
 
-def _capture(stage: Comparison | None, plain: Comparison) -> tuple[Tested, ...]:
+def _capture(stage: Result | None, plain: Result) -> tuple[Tested, ...]:
     """The stage dynamo_eager as a cause: the same operators, or others, without any compiler behind it."""
     if plain.verdict is not Verdict.SLOWER or stage is None or stage.verdict is not Verdict.SLOWER:
         return ()
@@ -271,7 +271,7 @@ def share_of_loss(plain: Samples | None, other: Samples | None) -> Ends | None:
     return Ends(value, float(low), float(high))
 
 
-def _checks(plain: Comparison) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _checks(plain: Result) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the record excludes as a cause, and what it does not exclude; in words."""
     counts = [(plain.number(name), words) for name, words in CHECKS]
     checks = [(f"{count:g} {words}" if count else f"no {words}", bool(count)) for count, words in counts]

@@ -12,8 +12,7 @@ from runner.analysis.digits import estimate_text, ms_text, significant
 from runner.analysis.results import Estimate, Finding, Ratio
 from runner.analysis.verdicts import Verdict
 from runner.reports.console import Writer
-from runner.reports.markdown import escape, table_block, view_blocks
-from runner.reports.parts.blocks import fitted, text
+from runner.reports.markdown import escape, fitted, table_block, text, view_blocks
 from runner.reports.parts.grid import Table
 from runner.reports.parts.pictures import shorten
 from runner.reports.parts.view import TABLES, Lists, View
