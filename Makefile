@@ -11,7 +11,7 @@ BASE := $(VENV)/.base
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check golden shown lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -116,6 +116,21 @@ card: $(STAMP)
 # Every Python and torch that docs/VERSIONS.md names, each in an environment of its own; make versions ONLY=oldest,newest
 versions: $(STAMP)
 	$(RUN) -m tests.versions $(if $(ONLY),--only=$(ONLY))
+
+# Writes anew what is frozen: the pages that the program writes, golden files, the ceilings of lines. Read the
+# difference before you commit it. Numbers of committed records are another thing: tests/unit/test_oracle.py
+FROZEN := house.py::test_the_lines_are_at_most_the_ceiling flags.py::test_the_list_of_flags
+FROZEN := $(FROZEN) reports.py::test_texts_are_the_golden_ones scenes.py::test_a_scene_is_told_as_before
+FROZEN := $(FROZEN) console.py::test_a_run_ends_with_its_answer html_report.py::test_pages_begin_as_before
+golden: $(STAMP)
+	$(RUN) -m docs.pages
+	UPDATE_GOLDEN=1 $(RUN) -m pytest -q -n0 -m "" $(FROZEN:%=tests/unit/test_%)
+
+# Measures the run that README quotes, and puts it in place of results/main-job-auto-cpu
+SHOWN ?= logs/shown-$(shell date -u +%Y%m%dT%H%M%S)
+shown: $(STAMP)
+	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16 --output-dir=$(SHOWN)
+	$(RUN) -m docs.pages --run $(SHOWN)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

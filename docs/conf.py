@@ -30,15 +30,12 @@ html_copy_source = False
 
 CONTENTS = {
     "Begin": "docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/FAQ docs/GLOSSARY",
-    "Use": (
-        "docs/FLAGS docs/API docs/HOWTO docs/DATAFRAMES docs/CI docs/GPU docs/VERSIONS docs/FOUND "
-        "docs/RESULTS docs/SMALL_SCALE"
-    ),
+    "Use": "docs/WHY docs/COMPARE docs/CI docs/GPU docs/FLAGS docs/API docs/FORMAT docs/VERSIONS",
     "Trust": (
-        "docs/MEASURING docs/WHY docs/STATISTICS docs/PARITY docs/BIAS docs/RELIABILITY docs/PERFORMANCE "
+        "docs/RESULTS docs/FOUND docs/MEASURING docs/STATISTICS docs/PARITY docs/BIAS docs/RELIABILITY "
         "docs/STUDIES"
     ),
-    "Build on it": "docs/FORMAT docs/architecture CONTRIBUTING CHANGELOG",
+    "Build on it": "docs/EXTEND docs/architecture CONTRIBUTING CHANGELOG",
 }
 """The pages below each caption of the navigation."""
 

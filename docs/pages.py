@@ -1,75 +1,100 @@
-"""Writes ``docs/FLAGS.md``, and the tables of ``FORMAT.md`` and ``DATAFRAMES.md``: ``python -m docs.pages``.
+"""Writes what the program declares into the pages: ``python -m docs.pages``.
 
-A table stands below the heading of its class or data frame. The meaning of a field is the comment beside or
-above it in ``harness/schema.py``; before it stands the flag that sets the field. A field or a column without
-one shares the next row. Fields of which a flag says everything share the last row. Names of older records
-have no row.
+``FLAGS.md`` and ``metrics.csv`` are written whole. Of ``FORMAT.md``, ``API.md`` and ``MODELS.md`` the lists
+are, each below its heading: fields of records, columns of data frames, arguments, compilers. The meaning of a
+field is the comment beside or above it in ``harness/schema.py``. A field or a column without one shares the
+next entry. Names of older records have no entry.
+
+README quotes a committed run (``docs/shown.py``); ``python -m docs.pages --run logs/RUN``
+puts another run in its place.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import csv
 import dataclasses
 import inspect
+import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.shown import quoted, replace_run
 from harness import schema
+from harness.backends import backend_names
 from harness.codec import recorded_name
 from harness.declared import GROUPS
+from harness.loading.toml_file import read_toml
 from harness.metrics import declared
 from harness.settings import ROW
 from runner.analysis.columns import Column, own_columns
 from runner.cli.parser import build_parser
 from runner.cli.upstream import Theirs, answers
+from torchduet import Result, compare
 from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
 
-DOCS = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
+BACKENDS = ROOT / "harness" / "backends"
 NOT_STORED = (schema.Setting, schema.Round)
+SETTINGS = (schema.Protocol, schema.CompilerOptions, schema.Extras)
 OLDER = "older records"
-TYPES = {"str": "text", "Mode": "text", "int": "integer", "float": "number", "bool": "boolean"}
+TYPES = {"str": "", "Mode": "", "int": "integer", "float": "number", "bool": "boolean"}
+QUOTE = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
-def written() -> dict[str, str]:
-    """The text of each page that this script writes."""
+def pages() -> dict[str, Callable[[], str]]:
+    """What makes the text of each page that this script writes, by its path."""
     return {
-        "FLAGS.md": flags_page(),
-        "FORMAT.md": _with_tables("FORMAT.md", _records()),
-        "DATAFRAMES.md": _with_tables("DATAFRAMES.md", _frames()),
+        "docs/FLAGS.md": flags_page,
+        "docs/FORMAT.md": lambda: _with_lists("docs/FORMAT.md", _records() | _frames()),
+        "docs/API.md": lambda: _with_lists("docs/API.md", _api()),
+        "docs/metrics.csv": _metrics,
+        "docs/MODELS.md": lambda: _with_lists("docs/MODELS.md", {"Compilers": _list(_compilers())}),
+        "README.md": _first_page,
     }
 
 
-def _with_tables(page: str, tables: Mapping[str, str]) -> str:
-    """The page, with the first table below each of these headings replaced."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for heading, table in tables.items():
-        section = re.compile(rf"(\n## {heading}\n(?:(?!##|\|).*\n)*)(?:\|.*\n)+")
+def _with_lists(page: str, lists: Mapping[str, str]) -> str:
+    """The page, with the first list of names below each of these headings replaced."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for heading, new in lists.items():
+        section = re.compile(rf"(\n##+ {re.escape(heading)}\n(?:(?!##|- `).*\n)*)(?:- `.*\n)+")
         parts = section.split(text)
         if len(parts) != 3:
-            raise ValueError(f"docs/{page} needs one section {heading!r} with a table")
+            raise ValueError(f"{page} needs one section {heading!r} with a list of names")
         before, head, after = parts
-        text = before + head + table + after
+        text = before + head + new + after
     return text
 
 
-def _table(*rows: tuple[str, ...]) -> str:
-    head, *others = (f"| {' | '.join(row)} |\n" for row in rows)
-    return "".join([head, "|---" * len(rows[0]), "|\n", *others])
+def _first_page() -> str:
+    """README, with the lines of the committed run in its block of text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    if len(QUOTE.findall(text)) != 1:
+        raise ValueError("README.md needs one block that begins with ```text")
+    return QUOTE.sub(lambda _: quoted(), text)
+
+
+def _list(entries: Iterable[tuple[str, str]]) -> str:
+    """A line for each pair of names and their meaning."""
+    return "".join(f"- {names}: {meaning}\n" for names, meaning in entries)
 
 
 def _records() -> dict[str, str]:
     kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
-    tables = {
-        kind.__name__: _fields(kind) for kind in kinds if isinstance(kind, type) and kind not in NOT_STORED
+    return {
+        kind.__name__: _fields(kind)
+        for kind in kinds
+        if isinstance(kind, type) and kind not in (*NOT_STORED, *SETTINGS)
     }
-    return {**tables, "Metrics": _metrics(derived=False), "Derived metrics": _metrics(derived=True)}
 
 
 def _fields(kind: Any) -> str:
     meanings = _meanings(kind)
-    rows, names = [("field", "meaning")], []
+    entries, names = [], []
     by_flag: list[str] = []
     for field in dataclasses.fields(kind):
         meaning, name = meanings[field.name], recorded_name(field)
@@ -79,14 +104,16 @@ def _fields(kind: Any) -> str:
             continue
         names.append(f"`{name}`")
         if meaning:
-            rows.append((f"{', '.join(names)}: {_type(str(field.type))}", _cell(meaning)))
+            kind_of = _type(str(field.type))
+            typed = f"{', '.join(names)} ({kind_of})" if kind_of else ", ".join(names)
+            entries.append((typed, _cell(meaning)))
             names = []
-    rows = [row for row in rows if OLDER not in row[1]]
+    entries = [entry for entry in entries if OLDER not in entry[1]]
     if names:
         raise ValueError(f"{kind.__name__} has fields without a meaning: {names}")
     if by_flag:
-        rows.append((", ".join(by_flag), "see the flag in brackets, else that of the same name"))
-    return _table(*rows)
+        entries.append((", ".join(by_flag), "the flag in brackets, else that of the same name"))
+    return _list(entries)
 
 
 def _meanings(kind: Any) -> dict[str, str]:
@@ -111,18 +138,23 @@ def _flags(field: dataclasses.Field[Any]) -> str:
 def _type(annotation: str) -> str:
     many, _, inner = annotation.partition("[")
     if many == "tuple":
-        return f"[{_type(inner.partition(',')[0])}]"
+        return f"[{_type(inner.partition(',')[0]) or 'text'}]"
     if many == "dict":
         return "object"
     plain, _, none = annotation.partition(" | ")
-    return TYPES.get(plain, plain) + (" or null" if none else "")
+    name = TYPES.get(plain, plain)
+    return f"{name or 'text'}?" if none else name
 
 
-def _metrics(*, derived: bool) -> str:
-    metrics = [one for one in declared().metrics if (one.derive is not None) == derived]
-    metrics = [one for one in metrics if OLDER not in one.meaning]
-    metrics.sort(key=lambda one: GROUPS.index(one.group))
-    return _table(("metric", "meaning"), *_joined([(tuple(one.names), one.meaning) for one in metrics]))
+def _metrics() -> str:
+    """A row for each metric: its name, unit, whether it is derived from others, and its meaning."""
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(("metric", "unit", "derived", "meaning"))
+    for one in sorted(declared().metrics, key=lambda one: (one.derive is not None, GROUPS.index(one.group))):
+        derived = "yes" if one.derive is not None else ""
+        rows.writerows((name, one.unit or "count", derived, one.meaning) for name in one.names)
+    return file.getvalue()
 
 
 def _frames() -> dict[str, str]:
@@ -132,7 +164,7 @@ def _frames() -> dict[str, str]:
         "first_calls": FIRST_CALLS[len(KEYS) :],
         "compilations": COMPILATIONS[len(KEYS) :],
     }
-    metrics = declared().by_name  # FORMAT.md has them
+    metrics = declared().by_name  # metrics.csv has them
     return {
         name: _columns(tuple(column for column in columns if column.name not in metrics))
         for name, columns in frames.items()
@@ -140,23 +172,75 @@ def _frames() -> dict[str, str]:
 
 
 def _columns(columns: tuple[Column[Any], ...]) -> str:
-    rows, names = [("column", "unit and meaning")], []
+    entries, names = [], []
     for column in columns:
         names.append(f"`{column.name}`")
         if column.meaning:
-            rows.append(
-                (", ".join(names), f"{column.unit or 'count'}: {column.meaning}".removeprefix("text: "))
-            )
+            unit = "" if column.unit == "text" else f" ({column.unit or 'count'})"
+            entries.append((", ".join(names) + unit, column.meaning))
             names = []
-    return _table(*(row for row in rows if OLDER not in row[1]))
+    return _list(entry for entry in entries if OLDER not in entry[1])
+
+
+def _api() -> dict[str, str]:
+    """The arguments of ``compare``, what a result and a comparison have, and the settings by flag."""
+    return {
+        "compare": _list(_arguments()),
+        "Result": _list(_attributes(Result)),
+        "Settings": _list(_settings()),
+    }
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    """Of each dataclass of settings the fields, with the flag of one where it has another name."""
+    for kind in SETTINGS:
+        names = []
+        for field in dataclasses.fields(kind):
+            flags = _flags(field)
+            same = flags == f"`--{field.name.replace('_', '-')}`"
+            names += [f"`{field.name}`" if same else f"`{field.name}` ({flags})"] if flags else []
+        yield f"`{kind.__name__}`", ", ".join(names)
+
+
+def _arguments() -> Iterator[tuple[str, str]]:
+    """Each argument of ``compare`` with its default, and its paragraph of the docstring."""
+    defaults = {
+        name: "" if one.default in (one.empty, None) else f"={one.default!r}"
+        for name, one in inspect.signature(compare).parameters.items()
+    }
+    for name, meaning in re.findall(r"^(\w+): (.*(?:\n    .*)*)", str(inspect.getdoc(compare)), re.MULTILINE):
+        yield f"`{name}{defaults[name]}`", _code(meaning)
+
+
+def _attributes(kind: type) -> Iterator[tuple[str, str]]:
+    """Each method and property, by the first paragraph of its docstring."""
+    for name, member in vars(kind).items():
+        words = inspect.getdoc(member) if isinstance(member, property) or inspect.isfunction(member) else None
+        if words and not name.startswith("_"):
+            yield f"`{name}{'()' if inspect.isfunction(member) else ''}`", _code(words.partition("\n\n")[0])
+
+
+def _code(text: str) -> str:
+    """Words of a docstring as those of a page."""
+    return re.sub(r"`docs/(\w+\.md)`", r"[\1](\1)", " ".join(text.replace("``", "`").split()))
+
+
+def _compilers() -> Iterator[tuple[str, str]]:
+    """The names and the words of ``--list-compilers``. Imports no compiler."""
+    presets = read_toml(BACKENDS / "shared" / "presets.toml")
+    for name in backend_names():
+        if name in presets:
+            yield f"`{name}`", presets[name]["about"]
+        else:
+            text = (BACKENDS / f"{name}.py").read_text(encoding="utf-8")
+            yield f"`{name}`", str(ast.get_docstring(ast.parse(text))).splitlines()[0]
 
 
 HEAD = """\
 # Every flag
 
-`python -m docs.pages` writes this page from the table of settings; a test compares them.
-A value is given as `--flag VALUE` or `--flag=VALUE`. Flags cannot be abbreviated. The script of a suite
-(`python suites/tiny_gpt.py ...`) takes the same flags and measures its own suite.
+`python -m docs.pages` writes this page from the settings. Write `--flag VALUE` or `--flag=VALUE`; flags
+cannot be abbreviated. `python suites/tiny_gpt.py ...` takes the same flags and measures its own suite.
 """
 
 
@@ -172,27 +256,26 @@ def flags_page() -> str:
 UPSTREAM = """\
 ## Coming from benchmarks/dynamo
 
-Most commands of PyTorch's `benchmarks/dynamo` can be typed as they are: `python suites/huggingface.py ...`
-for its suite scripts, `python runner.py ...` for its runner. Flags with the same name are in the tables
-above. Other flags, compilers and models are translated (`--speedup-ts` to `--compilers=torchscript`; below is
-what needs a word), or accepted because nothing needs to be typed here; a note on standard error says so. The
-rest ends with a sentence and exit code 2. `--some_flag` is read as `--some-flag`. A command that names a
-compiler and no mode measures inference.
-
-`--inductor` is `torch.compile`'s default mode, without CUDA graphs; upstream's benchmark switches CUDA
-graphs on. `--inductor-compile-mode=reduce-overhead` does so here.
+Type the commands of PyTorch's `benchmarks/dynamo` as they are: `python suites/huggingface.py ...` for its
+suite scripts, `python runner.py ...` for its runner. A flag with the same name does the same. Other flags
+are translated, as `--speedup-ts` to `--compilers=torchscript`, or ignored because they need nothing here; a
+note on standard error says so. {refused} flag names are refused, each with a reason and exit code 2. A
+command that names a compiler and no mode measures inference. `--inductor` has no CUDA graphs here; upstream
+switches them on (`--inductor-compile-mode=reduce-overhead`).
 """
 
 
 def _upstream() -> str:
     """The flags of ``benchmarks/dynamo`` that become others here, for a reason."""
-    replaced = [row for row in answers() if (row.choices or row.ours or row.special) and row.why]
+    known = [*answers()]
+    replaced = [row for row in known if (row.choices or row.ours or row.special) and row.why]
+    refused = {name for row in known if row.refused for name in row.names}
     rows = [(row.names, _answer(row)) for row in replaced]
-    return f"{UPSTREAM}\n{_table(('flag', 'answer'), *_joined(rows))}"
+    return f"{UPSTREAM.format(refused=len(refused))}\n{_list(_joined(rows))}"
 
 
 def _joined(rows: list[tuple[tuple[str, ...], str]]) -> Iterator[tuple[str, str]]:
-    """Names with the same meaning are one row."""
+    """Names with the same meaning are one entry."""
     for answer in dict.fromkeys(answer for _, answer in rows):
         yield ", ".join(f"`{name}`" for names, own in rows if own == answer for name in names), answer
 
@@ -212,7 +295,7 @@ def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
             helps = dict.fromkeys(text for _, text in texts)
             rows = [(", ".join(name for name, own in texts if own == text), text) for text in helps]
             title = str(group.title)
-            yield f"## {title[0].upper()}{title[1:]}\n\n{_table(('flag', 'what it does'), *rows)}"
+            yield f"## {title[0].upper()}{title[1:]}\n\n{_list(rows)}"
 
 
 def _names(action: argparse.Action) -> str:
@@ -225,11 +308,15 @@ def _names(action: argparse.Action) -> str:
 
 
 def _cell(text: str) -> str:
-    for written, shown in (("%%", "%"), ("|", "\\|"), ("<", "&lt;"), ("*.", "\\*."), ("_*", "_\\*")):
+    for written, shown in (("%%", "%"), ("<", "&lt;"), ("*.", "\\*."), ("_*", "_\\*")):
         text = text.replace(written, shown)
     return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", text)
 
 
 if __name__ == "__main__":
-    for name, text in written().items():
-        (DOCS / name).write_text(text, encoding="utf-8")
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--run", type=Path, help="a finished run of the main job, to be quoted from now on")
+    if run := words.parse_args().run:
+        replace_run(run)
+    for name, page in pages().items():
+        (ROOT / name).write_text(page(), encoding="utf-8")

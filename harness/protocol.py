@@ -179,7 +179,7 @@ class Protocol:
             lambda text: bool(DROPOUT.index(choice("treatment", DROPOUT).read(text))),
             lambda keep: DROPOUT[int(keep)],
         ),
-        help="of your own model: neutralize: dropout drops nothing (default); keep: docs/FAQ.md",
+        help="of your own model: neutralize: dropout drops nothing (default); keep: docs/MEASURING.md",
         identifies=True,
     )
     use_eval_mode: bool = _protocol(
@@ -231,7 +231,9 @@ class CompilerOptions:
         many=True,
         help="a setting of torch._inductor.config for every inductor candidate (may be repeated)",
     )
-    dynamic_shapes: bool = _option(False, "--dynamic-shapes", help="compile for any size")
+    dynamic_shapes: bool = _option(
+        False, "--dynamic-shapes", help="compile for any size; a step is then three batches: N/2, 3N/4 and N"
+    )
     dynamic_batch: bool = _option(False, "--dynamic-batch-only", help="compile for any batch size")
     freezing: bool = _option(False, "--freezing", help="inductor: weights are constants (inference)")
     fuser: str | None = setting(
@@ -321,7 +323,7 @@ class Extras:
         "--shapes=AXIS=SIZES",
         kind=Kind(_shapes),
         help="calls with up to 8 sizes of batch or sequence in turn, such as batch=16,24,32, in "
-        "--processes fresh processes of eager and of each candidate: docs/HOWTO.md",
+        "--processes fresh processes of eager and of each candidate: docs/COMPARE.md",
     )
     allocator: str = _extra(
         "default",

@@ -85,22 +85,30 @@ def compare(
 ) -> Result:
     """Times eager and ``compilers`` in pairs, checks parity, and returns a ``Result``.
 
-    ``model`` is a float32 module or a function, ``inputs`` a tensor, a tuple of positional arguments or a
-    mapping of named arguments. A copy of it, and of the modules that a function uses, is measured in this
-    process. Or ``model`` is the text ``"file.py:function"`` or ``"package.module:function"``, and a worker
-    process builds and measures it.
+    model: a float32 module or a function: a copy of it, and of the modules that a function uses, is measured
+        in this process. Or the text ``"file.py:function"`` or ``"package.module:function"``: a worker process
+        calls this function and measures the model that it returns.
+    inputs: a tensor, a tuple of positional arguments or a mapping of named ones; not for a model by name.
+    compilers: one or several names of ``--list-compilers``, also with settings
+        (``"inductor[freezing=True]"``), names that are registered with ``torch.compile``, functions, or texts
+        ``"file.py:function"``. ``"eager"`` is the A/A control.
+    mode: ``"training"`` or ``"inference"``. Default: the module's ``training``, which is true for a new
+        module; a function without modules trains if an input requires a gradient; a model by name trains.
+    loss: ``loss(output, target)`` or ``loss(output)``, for training. Default: the output's ``loss``, or else
+        its mean; a note says which.
+    target: the target of the loss.
+    optimizer: a function of a list of parameters, such as ``torch.optim.AdamW``, or a word of
+        ``--optimizer``: a training step ends with what it makes.
+    dtype: a word of ``--dtypes``, or ``torch.bfloat16``, ``torch.float16``, ``torch.float32``.
+    device: default: that of the parameters.
+    dropout: ``"neutralize"``: dropout runs and drops nothing. ``"keep"``: it has its own probabilities.
+    protocol: how to measure, as ``Protocol(repeat=30)``.
+    options: options of the compilers, as ``CompilerOptions(nopython=True)``.
+    extras: further measurements, as ``Extras(explain=True)``.
+    output_dir: a new folder for records, logs and the job file; without it, nothing is kept.
+    progress: ``True``, ``False``; by default in a notebook and on a terminal.
 
-    ``mode`` is "training" or "inference"; without it, the module's ``training`` decides. A function without
-    modules trains if an input requires a gradient. ``loss(output, target)`` or ``loss(output)`` is for
-    training; without it, the loss is the output's ``loss``, or else the output's mean. A training step ends
-    with what ``optimizer(parameters)`` makes, such as ``torch.optim.AdamW``, or with one by name, as
-    ``--optimizer`` takes it. ``dropout="keep"`` leaves dropout as it is. ``protocol`` sets rounds, seed, CI
-    width and the parity rule, ``options`` the compilers' options, ``extras`` further measurements.
-    ``output_dir`` keeps records, logs and job file.
-
-    ``compilers`` are names (of this program, or registered with ``torch.compile``), functions, or the texts
-    ``"file.py:function"``. Progress is shown in a notebook and on a terminal; ``progress=True`` shows it
-    always, False never. torch's settings and the random number generators are restored at the end.
+    torch's settings and the random number generators are restored at the end.
 
     Raises ``runner.errors.UsageError`` (one sentence) for bad input. A failure of the model or of a compiler
     ends in a record with its status.

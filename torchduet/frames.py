@@ -1,7 +1,7 @@
 """A finished run as tidy pandas DataFrames: ``torchduet.load("logs/RUN").comparisons``.
 
 ``COMPARISONS``, ``SAMPLES``, ``FIRST_CALLS`` and ``COMPILATIONS`` declare the columns, which
-``docs/DATAFRAMES.md`` lists.
+``docs/FORMAT.md`` lists.
 """
 
 from __future__ import annotations

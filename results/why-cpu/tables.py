@@ -1,4 +1,4 @@
-"""The tables of slow models and their causes, in RESULTS and in this folder's README, from its records.
+"""The tables of slow models and their causes, from the records of this folder.
 
 ``python results/why-cpu/tables.py`` prints them.
 """

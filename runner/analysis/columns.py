@@ -47,7 +47,7 @@ TYPES = {"text": "string", "truth": "boolean", "": "Int64"}
 class Column(Generic[T]):
     """One column of rows of any type. Its name, header and pandas' type are the same wherever it stands.
 
-    ``meaning`` is its row in docs/DATAFRAMES.md; "": it shares the next row.
+    ``meaning`` is its row in docs/FORMAT.md; "": it shares the next row.
     ``source``: the attribute of a row, or of its parts (``record.parity.failed``), or a function.
     A part that is None has no value. Of several words, a text has all, and another unit their number.
     Tables of text have the columns with a ``header``, which may have two lines.

@@ -85,7 +85,7 @@ COMPILERS = (
         help="repeated or comma-separated (default: aot_eager,inductor,torchscript, on a GPU inductor,"
         "inductor_reduce_overhead); eager: A/A control; "
         "file.py:function or package.module:function: a compiler of your own; inductor[KEY=VALUE,...]: a "
-        "compiler with settings of its own: docs/HOWTO.md",
+        "compiler with settings of its own: docs/COMPARE.md",
     ),
     _compiler("--backend=NAME", listed=True, kind=Kind(_placed), help="the same as --compilers=NAME"),
     _compiler("--inductor", means="inductor", help="the same as --compilers=inductor"),

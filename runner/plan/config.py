@@ -124,8 +124,13 @@ DTYPE_FLAGS = (
         "amp_float16, amp_bfloat16+tf32; repeated or comma-separated (default: float32)",
     ),
     *(
-        flag(f"--{name}", group=Group.CONDITIONS, means=name, help=f"the same as --dtypes={name}")
-        for name in ("float32", "bfloat16", "float16", "amp")
+        flag(f"--{name}", group=Group.CONDITIONS, means=name, help=f"the same as --dtypes={name}{more}")
+        for name, more in (
+            ("float32", ""),
+            ("bfloat16", ": the weights are cast, too; for autocast write --dtypes=amp_bfloat16"),
+            ("float16", ": the weights are cast, too; for autocast write --dtypes=amp_float16"),
+            ("amp", ""),
+        )
     ),
 )
 
@@ -346,7 +351,7 @@ class Where:
     prepare_ahead: int | None = _protocol(
         None,
         "--prepare-ahead=N",
-        help="prepare up to N jobs side by side; each is timed alone: docs/PERFORMANCE.md",
+        help="prepare up to N jobs side by side; each is timed alone: docs/MEASURING.md",
     )
     # None: until every verdict is closed that further processes can close
     time_limit_s: float | None = _protocol(

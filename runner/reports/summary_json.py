@@ -2,7 +2,7 @@
 
 One object: ``schema_version`` (of this file), ``record_schema_versions``, ``environment``, then the rows of
 each view by its name, one on each line: ``comparisons`` has one for each record, in plan order, with the
-columns of docs/DATAFRAMES.md. Names contain the units. A missing value has no name; infinity is "inf".
+columns of docs/FORMAT.md. Names contain the units. A missing value has no name; infinity is "inf".
 """
 
 from __future__ import annotations

@@ -1,24 +1,31 @@
-"""What the documents ask people to type, typed: the examples of docs/HOWTO.md, the first pages."""
+"""What the documents ask people to type, typed: the table and the examples of EXTEND, the first pages."""
 
 import csv
 import json
+import os
 import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import ROOT, records, run_into
-from tests.command_line import parsed, ran
+from tests.command_line import git, parsed, ran
 
-NAMES = ("HOWTO", "YOUR_MODEL", "GETTING_STARTED")
-HOWTO, YOUR_MODEL, GETTING_STARTED = (ROOT / "docs" / f"{name}.md" for name in NAMES)
-BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^python runner\.py (.*my_models.*)$", re.MULTILINE)
+EXTEND, YOUR_MODEL, GETTING_STARTED = (
+    ROOT / "docs" / f"{name}.md" for name in ("EXTEND", "YOUR_MODEL", "GETTING_STARTED")
+)
+BLOCK = re.compile(r"^```(?:python|toml)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\| an? (.+?) \| `(.+?)` \| (.*?) \|$", re.MULTILINE)
+COMMAND = re.compile(r"^python runner\.py (.*)$", re.MULTILINE)
 BRIEFLY = ("-n6", "--processes=1", "--devices=cpu", "--threads=1")
-EXAMPLES = BLOCK.findall(HOWTO.read_text(encoding="utf-8"))
+EXAMPLES = ROOT / "examples" / "extend"
+FILES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py"))
+TEXT = EXTEND.read_text(encoding="utf-8")
+SECONDS = 600
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +35,98 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("harness", "runner", "suites"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "runner.py", folder)
-    for name, text in EXAMPLES:
+    for name in FILES:
         assert not (folder / name).exists(), name
-        (folder / name).write_text(text, encoding="utf-8")
+        shutil.copy(EXAMPLES / name, folder / name)
     return folder
 
 
+# -- adding each thing, in a copy of the repository ------------------------------------------------
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of every file that git knows, with a history of its own, as `make golden` leaves it."""
+    folder = tmp_path_factory.mktemp("repository")
+    for name in git(ROOT, "ls-files").splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    git(folder, "init", "--quiet")
+    golden(folder)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=a copy")
+    return folder
+
+
+def golden(folder: Path) -> None:
+    words = ("make", "golden", f"RUN={sys.executable}", "STAMP=")
+    done = ran(*words, cwd=folder, env=of_copy(folder), timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def of_copy(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+FROZEN = "lines_are_at_most or declares or golden"
+"""The tests of what `make golden` writes, in the files that the table names."""
+
+
+def failing(folder: Path, files: Iterable[str]) -> set[str]:
+    """Which of these files of tests have such a test that fails."""
+    words = (
+        "-q",
+        "-n0",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        FROZEN,
+        *(f"tests/unit/{name}.py" for name in files),
+    )
+    done = ran(sys.executable, "-m", "pytest", *words, cwd=folder, env=of_copy(folder), timeout=SECONDS)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return {*re.findall(r"^FAILED tests/unit/(\w+)\.py", done.stdout, re.MULTILINE)}
+
+
+def add(folder: Path, where: str) -> None:
+    """The file of examples, or the block of EXTEND in its place: a table's end, the end of a tuple."""
+    blocks = dict(BLOCK.findall(TEXT))
+    if where in FILES:
+        shutil.copy(EXAMPLES / where, folder / where)
+    elif where.endswith(".toml"):
+        with (folder / where).open("a", encoding="utf-8") as file:
+            file.write(blocks[where])
+    else:
+        text = (folder / where).read_text(encoding="utf-8")
+        assert text.endswith(",\n)\n")
+        (folder / where).write_text(f"{text[:-2]}{blocks[where]})\n", encoding="utf-8")
+    git(folder, "add", "--all")
+
+
+def test_the_table_has_what_can_be_added() -> None:
+    kinds = ["suite", "compiler", "metric", "report", "warning", "column", "view"]
+    assert [what for what, _, _ in ROW.findall(TEXT)] == kinds
+    assert {where for _, where, _ in ROW.findall(TEXT)} == {*FILES, *dict(BLOCK.findall(TEXT))}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("what", "where", "tests"), ROW.findall(TEXT), ids=lambda text: str(text).split("/")[-1]
+)
+def test_adding_it_fails_where_the_table_says_until_make_golden(
+    repository: Path, what: str, where: str, tests: str
+) -> None:
+    every = sorted({name for _, _, row in ROW.findall(TEXT) for name in re.findall(r"`(\w+)`", row)})
+    try:
+        add(repository, where)
+        assert failing(repository, every) == {*re.findall(r"`(\w+)`", tests)}, what
+        golden(repository)
+        assert failing(repository, every) == set(), what
+    finally:
+        git(repository, "reset", "--quiet", "--hard")
+        git(repository, "clean", "--quiet", "--force", "-d")
+
+
+# -- the examples, run -------------------------------------------------------------------------------
 def run_there(copied: Path, run: Path, *words: str) -> None:
     more = (*BRIEFLY, f"--output-dir={run}")
     done = ran(sys.executable, "runner.py", *words, *more, cwd=copied, timeout=300)
@@ -42,9 +135,6 @@ def run_there(copied: Path, run: Path, *words: str) -> None:
 
 @pytest.mark.slow
 def test_every_example_works_as_it_stands(copied: Path, tmp_path: Path) -> None:
-    assert [name.rsplit("/", 1)[0] for name, _ in EXAMPLES] == [
-        *("suites", "harness/backends", "my_backend.py", "harness/metrics", "runner/reports")
-    ]
     run = tmp_path / "run"
     words = ("--suites=spirals", "--inference", "--quick", "--scale=tiny", "--compilers=fx,eager")
     run_there(copied, run, *words, "--no-fork-server", "--format=txt,md,csv,json")
@@ -65,10 +155,15 @@ def test_every_example_works_as_it_stands(copied: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiler_of_ones_own_works_as_the_page_says(copied: Path, tmp_path: Path) -> None:
-    page = HOWTO.read_text(encoding="utf-8")
-    (command,) = re.findall(r"^python runner.py (--model=my_backend.py:make .*)$", page, re.MULTILINE)
-    run_there(copied, tmp_path / "run", *command.split())
+def test_a_compiler_of_ones_own_works_as_the_page_says(tmp_path: Path) -> None:
+    (command,) = re.findall(
+        r"^python runner.py (--model=examples/my_backend.py:make .*)$", TEXT, re.MULTILINE
+    )
+    words = [word.replace("examples/", f"{ROOT}/examples/") for word in command.split()]
+    words = [
+        f"{word},{ROOT}/examples/my_backend.py:traced" if "no_dropout" in word else word for word in words
+    ]
+    run_into(tmp_path / "run", *words, *BRIEFLY, cwd=tmp_path)
     assert {r["candidate"]: r["status"] for r in records(tmp_path / "run")} == {
         "my_backend.no_dropout": "pass",
         "my_backend.traced": "pass",
@@ -76,30 +171,36 @@ def test_a_compiler_of_ones_own_works_as_the_page_says(copied: Path, tmp_path: P
     }
 
 
+@pytest.fixture
+def train(tmp_path: Path) -> list[list[str]]:
+    """The words of each command of YOUR_MODEL, whose file is in the folder."""
+    text = YOUR_MODEL.read_text(encoding="utf-8")
+    (source,) = (source for name, source in BLOCK.findall(text) if name == "train.py")
+    (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    return [shlex.split(command) for command in COMMAND.findall(text)]
+
+
 @pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(YOUR_MODEL, marks=pytest.mark.long, id="own"),
-        pytest.param(GETTING_STARTED, marks=pytest.mark.slow, id="started"),
-    ],
+    "number",
+    [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.long) for n in (2, 3))],
 )
-def test_ones_own_model_works_as_the_page_says(page: Path, tmp_path: Path) -> None:
-    blocks = BLOCK.findall(YOUR_MODEL.read_text(encoding="utf-8"))
-    (source,) = (source for name, source in blocks if name == "my_models.py")
-    (command,) = COMMAND.findall(page.read_text(encoding="utf-8"))
-    (tmp_path / "my_models.py").write_text(source, encoding="utf-8")
+def test_ones_own_model_works_as_the_page_says(train: list[list[str]], tmp_path: Path, number: int) -> None:
+    """What is measured is the page's; with eager alone it takes no minute of compiling. `--why` needs one."""
+    asked = [word for word in train[number] if not word.startswith("--compilers")]
     run = tmp_path / "run"
-    asked = [word for word in shlex.split(command) if not word.startswith(("--compilers", "--output-dir"))]
-    # what is measured is the page's; with eager alone it takes no minute of compiling
     run_into(run, *asked, "--compilers=eager", *BRIEFLY, cwd=tmp_path)
-    assert [record["status"] for record in records(run)] == ["pass"]
+    assert {record["status"] for record in records(run)} == {"pass"}
     assert (run / "report.html").stat().st_size > 1_000_000
 
 
-def test_every_command_on_the_first_page_is_understood() -> None:
-    text = GETTING_STARTED.read_text(encoding="utf-8")
-    commands = re.findall(r"^python runner\.py (.*?)(?:\s+#.*)?$", text, re.MULTILINE)
-    assert len(commands) > 3
+@pytest.mark.usefixtures("train")
+def test_every_command_of_the_first_pages_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy("train.py", "my_models.py")
+    pages = [path.read_text(encoding="utf-8") for path in (GETTING_STARTED, YOUR_MODEL, ROOT / "README.md")]
+    commands = [re.sub(r"\s+#.*", "", command) for text in pages for command in COMMAND.findall(text)]
+    assert len(commands) > 8
     for command in commands:
-        if "my_" not in command:  # a file of theirs: typed above
-            parsed(shlex.split(command))
+        parsed(shlex.split(command))

@@ -1,4 +1,4 @@
-"""One command for each thing that README, HOWTO, STUDIES and upstream's flags promise, and what it must say.
+"""One command for each thing that README, COMPARE, STUDIES and upstream's flags promise, and its answer.
 
 Workers answer at once (``instant.py``) but for ``--why`` and ``--tune``. Other measurements of models stand
 beside this file: the models, compilers and metrics of people (``test_own_*``, ``test_howto``), ``--envs``,

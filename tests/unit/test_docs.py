@@ -1,4 +1,4 @@
-"""The pages of docs/ against the program: flags, the fields of the record, links."""
+"""The pages against the program: flags, the fields of the record, links, the quoted run, and their length."""
 
 import ast
 import dataclasses
@@ -13,22 +13,34 @@ from docs import pages
 from harness import schema
 from harness.codec import recorded_name
 from runner.analysis import results
-from runner.store.record_file import read_records
-from tests.factories import printed
 from torchduet import Result, compare
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-MAIN_JOB = "main-job-auto-cpu"
-LEFT_OUT = "(eleven more models, then warnings and notes)"
-PAGES = sorted(
-    [*DOCS.glob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
-)
+MOST_WORDS, MOST_PAGES = 21_500, 25  # 20,000 when the limit was set; 1,500 for what was begun at that time
+MOST_OF_README, MOST_OF_RESULTS = 450, 600
+CHANGES = ROOT / "CHANGELOG.md"
+PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", CHANGES])
+LINKED = [*PAGES, ROOT / "examples" / "README.md", *sorted((ROOT / "results").glob("*/README.md"))]
 
 
-@pytest.mark.parametrize(("name", "text"), pages.written().items(), ids=list(pages.written()))
-def test_pages_and_tables_are_what_the_program_declares(name: str, text: str) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == text, "run: python -m docs.pages"
+@pytest.mark.parametrize("name", pages.pages())
+def test_pages_and_lists_are_what_the_program_declares(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8") == pages.pages()[name](), "run: python -m docs.pages"
+
+
+def words(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").split())
+
+
+def test_the_pages_are_few_and_short() -> None:
+    """All words, numbers, commands and bars of tables count, as ``wc -w`` counts them."""
+    counted = [path for path in PAGES if path != CHANGES]
+    assert len(counted) <= MOST_PAGES
+    assert sum(map(words, counted)) <= MOST_WORDS
+    assert words(ROOT / "README.md") <= MOST_OF_README
+    results = {str(path.parent.name): words(path) for path in (ROOT / "results").glob("*/README.md")}
+    assert {name: count for name, count in results.items() if count > MOST_OF_RESULTS} == {}
 
 
 def test_a_field_without_a_meaning_is_refused() -> None:
@@ -43,20 +55,22 @@ class Odd:
 
 
 def documented(name: str) -> set[str]:
-    """The names in the first cells of the table under the heading ``name``."""
+    """The names in the list, or in the first cells of the table, below the heading ``name``."""
     text = (DOCS / "FORMAT.md").read_text(encoding="utf-8")
     part = text.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
-    cells = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
-    return {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
+    cells = re.findall(r"^(?:- (`.*?): |\| (`.*?) \|)", part, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`(\w+)`", "".join(cell))}
 
 
 def test_the_page_of_the_api_has_every_argument_and_attribute() -> None:
     text = (DOCS / "API.md").read_text(encoding="utf-8")
     arguments = [name for name in inspect.signature(compare).parameters if name != "others"]
-    assert re.findall(r"^\| `(\w+)` \|", text.split("\n## Result\n")[0], re.MULTILINE) == arguments
+    assert (
+        re.findall(r"^- `(\w+)", text.split("\n## compare\n")[1].split("\n## ")[0], re.MULTILINE) == arguments
+    )
     own = [name for name in dir(Result) if not name.startswith("_")]
     assert [name for name in own if f"`{name}" not in text] == []
-    cells = re.findall(r"^\| (`.+?) \|", text.split("\n## Comparison\n")[1].split("\n## ")[0], re.MULTILINE)
+    cells = re.findall(r"^- (`.+?): ", text.split("\n## Comparison\n")[1].split("\n## ")[0], re.MULTILINE)
     shown = re.findall(r"`(\w+)", " ".join(cells))
     assert [name for name in shown if not hasattr(results.Result, name)] == []
 
@@ -64,7 +78,7 @@ def test_the_page_of_the_api_has_every_argument_and_attribute() -> None:
 def test_every_status_and_phase_is_explained() -> None:
     assert documented("Status") == {status.value for status in schema.Status}
     text = (DOCS / "FORMAT.md").read_text(encoding="utf-8").split("\n## Phases\n", 1)[1].split("\n## ", 1)[0]
-    assert tuple(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)) == schema.FAILURE_PHASES
+    assert tuple(re.findall(r"^- `([^`]+)`:", text, re.MULTILINE)) == schema.FAILURE_PHASES
 
 
 def written_phases(tree: ast.Module) -> Iterator[str]:
@@ -95,14 +109,6 @@ def test_the_estimator_is_named_as_it_is(path: Path) -> None:
     assert not re.search(r"(?<!pseudo-)(?<!pseudo)\bmedian of (the |all )?(paired |pairwise )?ratios", text)
 
 
-def test_the_first_page_quotes_what_the_program_prints() -> None:
-    records = read_records(ROOT / "results" / MAIN_JOB / "records.jsonl").records
-    lines = {line.rstrip() for line in printed(records, 100).splitlines()}
-    text = (DOCS / "GETTING_STARTED.md").read_text(encoding="utf-8")
-    quoted = text.split("```\ntiny_gpt, ", 1)[1].split("```")[0]
-    assert [line for line in quoted.splitlines()[1:] if line not in lines] == [LEFT_OUT]
-
-
 def test_every_version_of_the_format_is_explained() -> None:
     kinds = [kind for kind in vars(schema).values() if dataclasses.is_dataclass(kind)]
     assert documented("Versions") <= {recorded_name(f) for kind in kinds for f in dataclasses.fields(kind)}
@@ -112,11 +118,21 @@ def test_every_version_of_the_format_is_explained() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_lead_to_a_file(path: Path) -> None:
-    """Also of results and tests. ``make lint`` builds the site, without them, and finds wrong anchors."""
-    targets = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
-    assert [t for t in targets if "://" not in t and not (path.parent / t).exists()] == []
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8"))
+    here = [
+        (path.parent / target if target else path, anchor) for target, anchor in links if "://" not in target
+    ]
+    assert [str(file) for file, _ in here if not file.exists()] == []
+    to_pages = [(file, anchor) for file, anchor in here if anchor and file.suffix == ".md"]
+    assert [f"{file.name}#{anchor}" for file, anchor in to_pages if anchor not in anchors(file)] == []
 
 
 def test_the_table_of_study_a_comes_from_a_committed_run() -> None:

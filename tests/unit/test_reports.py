@@ -125,7 +125,7 @@ def test_a_command_cannot_close_its_code_block() -> None:
 
 # -- --format: which files are made, from which words ------------------------------------------
 def test_every_ending_is_a_word_and_every_report_says_its_own() -> None:
-    assert formats() == ("csv", "html", "hud", "json", "md", "png", "svg")
+    assert {"csv", "html", "hud", "json", "md", "png", "svg"} <= {*formats()}
     for module in reports.discover():
         assert module.FORMATS, module.__name__
 

@@ -26,7 +26,7 @@ COMPARE = flag(
     group=Group.ACTIONS,
     nargs="+",
     metavar=("BASE", "NEW"),
-    help="BASE [BASE ...] NEW: show what changed from BASE to NEW; RUN@ENV: one environment: docs/HOWTO.md",
+    help="BASE [BASE ...] NEW: show what changed from BASE to NEW; RUN@ENV: one environment: docs/COMPARE.md",
 )
 FAIL_ON = flag(
     "--fail-on=WHAT",
@@ -34,7 +34,7 @@ FAIL_ON = flag(
     listed=True,
     help="exit code 1 on speedup:1.4 (less), compile[:10%%], memory[:10%%], recompiles, graph-breaks; with "
     "--compare or two --envs also regression[:5%%], improvement[:5%%], time[:5%%], parity; 3 where open: "
-    "docs/HOWTO.md",
+    "docs/COMPARE.md",
 )
 FLAGS = (COMPARE, FAIL_ON)
 FORMATS = ("console", "json", "md")

@@ -20,7 +20,7 @@ HISTORY = flag(
     group=Group.ACTIONS,
     nargs="?",
     const="logs",
-    help="list the runs of DIR (default: logs) and write DIR/index.html: docs/HOWTO.md",
+    help="list the runs of DIR (default: logs) and write DIR/index.html: docs/COMPARE.md",
 )
 FLAGS = (HISTORY,)
 

@@ -26,7 +26,7 @@ NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}$")
 REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([=<>!~]=?[^\s;]*)?$")
 TORCH = re.compile(r"^torch(\[[^\]]*\])?==(?P<version>[0-9][A-Za-z0-9.+!-]*)$")
 DIFFERENT = (
-    "leave one of them out, or give a script that sets a variable and becomes this Python (docs/HOWTO.md)"
+    "leave one of them out, or give a script that sets a variable and becomes this Python (docs/COMPARE.md)"
 )
 EXAMPLE = "write old=/path/to/python, torch==2.2.2 or old=torch==2.2.2"
 
@@ -36,7 +36,7 @@ ENVS = flag(
     group=Group.ENVIRONMENTS,
     many=True,
     help="a Python (old=/path/to/python) or requirements (torch==2.2.2) to measure in; if repeated, their "
-    "rounds alternate: docs/HOWTO.md",
+    "rounds alternate: docs/COMPARE.md",
 )
 REFERENCE_ENV = flag(
     "--reference-env=NAME",
