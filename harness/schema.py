@@ -384,7 +384,7 @@ class ModelFacts:
 
 FAILURE_PHASES = (
     *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "cross parity"),
-    *("prepare", "compile", "check", "warm up", "measure", "finish", "conclude", "localize"),
+    *("prepare", "compile", "check", "preview", "warm up", "measure", "finish", "conclude", "localize"),
     "runner",
 )
 """Where a job can fail, in the order in which a job comes to them; ``docs/FORMAT.md`` explains each."""
