@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.errors import UsageError
-from runner.labels import plain
+from runner.names import plain
 from runner.store.record_file import opened, stored
 from runner.store.run_folder import RECORDS, new_folder
 

@@ -18,7 +18,7 @@ from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.texts import compiler_name
 from runner.errors import UsageError
-from runner.labels import job_title, plain
+from runner.names import job_title, plain
 from runner.reports.parts.grid import Table
 from runner.reports.parts.sections import compilers, sections
 from runner.reports.views import RESULTS

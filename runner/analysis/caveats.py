@@ -16,7 +16,7 @@ from runner.analysis.digits import share_text
 from runner.analysis.findings import Known
 from runner.analysis.results import Result
 from runner.analysis.verdicts.compiling import is_warm
-from runner.labels import counted
+from runner.names import counted
 
 NEWEST: Mapping[str, str] = MappingProxyType({"torch": "2.15.0", "torchvision": "0.29.2"})
 """The newest versions that this program was tested with, by ``make versions``."""

@@ -25,7 +25,7 @@ from runner.analysis import texts
 from runner.analysis.digits import MISSING, break_even_text, estimate_text, number_text
 from runner.analysis.results import OPERATION, Result
 from runner.analysis.verdicts import Reason
-from runner.labels import case_name, notes_of, ran_batch, suite_labels
+from runner.names import case_name, notes_of, ran_batch, suite_labels
 from runner.plan.environments.spec import split_candidate
 
 if TYPE_CHECKING:

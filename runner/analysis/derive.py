@@ -57,7 +57,7 @@ from runner.analysis.verdicts.compiling import (
     first_step_pairs,
     paying,
 )
-from runner.labels import compiler_label, device_labels, merged_facts
+from runner.names import compiler_label, device_labels, merged_facts
 
 Peaks = Mapping[str, float]
 """The highest rates measured on a device. Each job measures them; a disturbed job measures less."""

@@ -22,7 +22,7 @@ from runner.analysis.results import Estimate, Finding, Result
 from runner.analysis.texts import is_coarse, resolution_text
 from runner.analysis.verdicts import Limits, compiling
 from runner.analysis.verdicts.compiling import LATENCY, WAITING, by_round
-from runner.labels import counted, cut, is_scaled, suite_labels, where, where_text
+from runner.names import counted, cut, is_scaled, suite_labels, where, where_text
 
 MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one

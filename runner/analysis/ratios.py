@@ -41,7 +41,7 @@ from runner.analysis.statistics import false_discovery, geomean
 from runner.analysis.verdicts import Limits
 from runner.analysis.verdicts.between import ASSUMED_ACROSS, assumed_of
 from runner.analysis.verdicts.decision import Spread, difference, judged_or_none, judgment, pool_of, spread_of
-from runner.labels import compiler_label, device_labels
+from runner.names import compiler_label, device_labels
 from runner.plan.environments.spec import EAGER, split_candidate
 
 FAULTS = 10  # page faults of a median step, below which malloc's settings hardly change its time

@@ -18,7 +18,7 @@ from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import estimate_text, seconds_text
 from runner.analysis.verdicts import BreakEven, Open, Paying, Reason, Verdict
-from runner.labels import plain, reason, suite_labels
+from runner.names import plain, reason, suite_labels
 from runner.plan.environments.spec import EAGER
 from runner.store.figures import Figures
 

@@ -17,7 +17,7 @@ from runner.analysis.digits import (
     significant,
 )
 from runner.analysis.results import CONTROL, Estimate, Mean, Ratio, Result
-from runner.labels import batch_text, plain, ran_batch, ran_case
+from runner.names import batch_text, plain, ran_batch, ran_case
 
 NOT_CHECKED = "not checked"
 COARSE = 0.1  # share of a tensor's size: a pass that would not have shown such an error is no plain pass

@@ -13,7 +13,7 @@ from runner.cli.streams import STANDARD_OUTPUT, forget_unprinted, output_fails, 
 from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.interrupts import ended_by
-from runner.labels import plain
+from runner.names import plain
 from runner.store.invocation import program
 
 

@@ -29,7 +29,7 @@ from runner.engine.experiments import Policy, Selected, confirming, next_attempt
 from runner.engine.gate import sessions
 from runner.engine.worker_start import HostPool
 from runner.errors import UsageError
-from runner.labels import counted
+from runner.names import counted
 from runner.plan.config import Where
 from runner.plan.probe import asking_for
 from runner.reports import render_all

@@ -15,7 +15,7 @@ from harness.schema import Job, Record, Status
 from runner.analysis.digits import estimate_text
 from runner.engine import Pairs
 from runner.engine.executors import Doing, Event, JobEnded, Previewed, Started, Timed
-from runner.labels import plain
+from runner.names import plain
 
 LONGEST_REASON = 160  # characters; the record has the full text
 DAY_S = 86_400  # the time left is estimated from all jobs of so long

@@ -35,7 +35,7 @@ from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds, columns
 from runner.engine.replies import Measured
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
-from runner.labels import plain
+from runner.names import plain
 from runner.plan.environments.spec import EAGER, split_candidate
 from runner.store.figures import figures_file
 from runner.store.invocation import program_facts

@@ -20,7 +20,7 @@ from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
 from runner.errors import UsageError, words_of
-from runner.labels import reason
+from runner.names import reason
 from runner.plan.environments.spec import split_candidate
 from runner.plan.interpreter import base_environment, worker_environment
 from runner.store.invocation import program_facts

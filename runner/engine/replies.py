@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.schema import Failure, ModelFacts, Parity, Round, Scalar, Status, TensorError
-from runner.labels import reason
+from runner.names import reason
 from runner.store.record_file import whole_number
 
 LONGEST_LINE = 16 << 20  # bytes; a batch of rounds takes some thousands

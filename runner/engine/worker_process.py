@@ -23,7 +23,7 @@ from harness.schema import Failure, Status
 from harness.worker.status_page import Activity, StatusPage
 from runner.engine.replies import LONGEST_LINE, invalid, parsed
 from runner.engine.worker_start import Start
-from runner.labels import plain
+from runner.names import plain
 
 TICK_S = 0.5  # the parent wakes this often while a worker runs; a shorter time would disturb the worker
 GRACE_S = 2.0  # for a worker to end before it is killed

@@ -27,7 +27,7 @@ from harness.schema import (
 from harness.worker.status_page import Activity
 from runner.engine.replies import Checked, Failed, Finished, Measured, Opened, WarmedUp, invalid
 from runner.engine.worker_process import WorkerLost
-from runner.labels import plain
+from runner.names import plain
 from runner.plan.environments.spec import EAGER, split_candidate
 
 PHASE_OF = {**dict.fromkeys(("open", "export", "cross_parity"), "build"), "prepare": "compile"}

@@ -13,7 +13,7 @@ from typing import Any
 from harness.codec import to_json
 from harness.schema import Job
 from harness.settings import WHOLE, Group, by_flag
-from runner.labels import counted
+from runner.names import counted
 
 _select = partial(by_flag, group=Group.SELECTION)
 

@@ -25,7 +25,7 @@ from harness.schema import Case, Job, Protocol, Setting
 from harness.settings import is_own_model
 from harness.shapes.sizes import largest_case
 from runner.errors import UsageError
-from runner.labels import counted, plain, reason
+from runner.names import counted, plain, reason
 from runner.plan.compilers import LEAVE_OUT, Ask, Usable, with_availability
 from runner.plan.config import RunConfig
 from runner.plan.interpreter import base_environment, worker_environment

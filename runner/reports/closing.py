@@ -10,7 +10,7 @@ from runner.analysis.digits import estimate_text, seconds_text, steps_text
 from runner.analysis.results import CONTROL, Curve, GroupSummary, Result, Summary
 from runner.analysis.texts import NOT_CHECKED, compiler_name, failures, mean_text, parity_word, verdict_text
 from runner.analysis.verdicts import BreakEven
-from runner.labels import case_name, counted, cut, plain, reason, where
+from runner.names import case_name, counted, cut, plain, reason, where
 from runner.reports.parts.curves import crossing_text, range_text
 from runner.reports.parts.sections import Section, sections
 

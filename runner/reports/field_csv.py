@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from harness.declared import COMPILATION
 from runner.analysis.columns import KEY, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
 from runner.analysis.results import Summary
-from runner.labels import file_part, plain
+from runner.names import file_part, plain
 from runner.reports.parts.sections import compilers, sections
 
 FORMATS = ("csv",)

@@ -15,7 +15,7 @@ from harness.declared import finite
 from harness.schema import Status
 from runner.analysis.columns import OF_PYTORCH, columns
 from runner.analysis.results import Result, Summary
-from runner.labels import ran_batch
+from runner.names import ran_batch
 
 FORMATS = ("hud",)
 ON_REQUEST = True

@@ -15,7 +15,7 @@ from harness.schema import EAGER_START
 from runner.analysis.results import CONTROL, Curve, Estimate, Result, Summary, single
 from runner.analysis.sweep import median_ms
 from runner.analysis.texts import compiler_name
-from runner.labels import case_name
+from runner.names import case_name
 from runner.reports.parts import pictures
 from runner.reports.parts.curves import curve_plot
 from runner.reports.parts.sections import compilers, plot_name

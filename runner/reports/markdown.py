@@ -14,7 +14,7 @@ from itertools import accumulate, takewhile
 from typing import Any, TypeVar
 
 from runner.analysis.results import Finding, Summary
-from runner.labels import cut, plain
+from runner.names import cut, plain
 from runner.reports.pages.rows import title
 from runner.reports.parts.grid import Table
 from runner.reports.parts.sections import environment_line, program_text, protocol_line

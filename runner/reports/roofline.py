@@ -17,7 +17,7 @@ from harness.declared import CANDIDATE, EAGER, GIGA, TERA
 from runner.analysis.digits import significant
 from runner.analysis.results import OPERATION, Result, Summary
 from runner.analysis.texts import compiler_name
-from runner.labels import case_name
+from runner.names import case_name
 from runner.reports.parts import pictures
 from runner.reports.parts.sections import Section, compilers, plot_name, sections
 

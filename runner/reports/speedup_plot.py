@@ -15,7 +15,7 @@ from runner.analysis.digits import MISSING, estimate_text, share_text
 from runner.analysis.results import GroupSummary, Result, Summary
 from runner.analysis.texts import batch_cell, compiler_name, mean_text
 from runner.analysis.verdicts import Verdict
-from runner.labels import case_name
+from runner.names import case_name
 from runner.reports.parts import pictures
 from runner.reports.parts.sections import Section, compilers, plot_name, sections, top_models
 

@@ -9,7 +9,7 @@ from harness.codec import to_json
 from runner.analysis.columns import columns, text_column
 from runner.analysis.results import CONTROL, Finding, Result, Summary
 from runner.analysis.texts import coarse_note, compiler_name, failures_text
-from runner.labels import case_name, merged_facts, plain
+from runner.names import case_name, merged_facts, plain
 from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import AVERAGES
 from runner.reports.parts.curves import CURVES

@@ -17,7 +17,7 @@ from harness.schema import Status, of_environment
 from runner.analysis.digits import speedup_text
 from runner.analysis.texts import compiler_name
 from runner.errors import UsageError
-from runner.labels import counted, plain, suite_labels
+from runner.names import counted, plain, suite_labels
 from runner.reports import summary_json
 from runner.reports.pages.templates import template
 from runner.reports.parts.grid import say

@@ -16,7 +16,7 @@ from harness.codec import to_json
 from harness.devices import PLATFORMS
 from harness.schema import EAGER_START, Job, Record
 from runner.errors import UsageError
-from runner.labels import reason
+from runner.names import reason
 from runner.store.joined import Key, key_of
 from runner.store.record_file import Records, stored, whole
 from runner.store.run_folder import RUN, THREADS, RunFolder, jobs_in, listed, read_run_json

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 
 from harness.codec import from_json, to_json
 from harness.schema import SCHEMA_VERSION, STOPPED, Record
-from runner.labels import counted, plain, reason
+from runner.names import counted, plain, reason
 from runner.store.joined import Key, flat, key_of, results_of
 
 ENDING = ".gz"

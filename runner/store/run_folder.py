@@ -26,7 +26,7 @@ from harness.codec import from_json, to_json
 from harness.schema import Job, Record
 from harness.worker.limits import GLIBC_SETTINGS, thread_variables
 from runner.errors import UsageError
-from runner.labels import counted, plain, reason
+from runner.names import counted, plain, reason
 from runner.store import record_file
 from runner.store.invocation import WORKER, program
 from runner.store.record_file import ENDING, Records, opened, read_records, stored, whole

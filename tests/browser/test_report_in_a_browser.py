@@ -10,7 +10,7 @@ import pytest
 
 from harness.schema import Record
 from runner.analysis.derive import summarize
-from runner.labels import plain
+from runner.names import plain
 from runner.reports import html
 from runner.reports.pages.panels import CHUNK
 from tests.browser.open_pages import DESKTOP, PHONE, Scheme, Visit, new_visit, overflow

@@ -16,7 +16,7 @@ from harness.schema import STOPPED, Job, Mode, Protocol, Record, Status
 from runner.analysis.results import SPEEDUP, Summary
 from runner.analysis.verdicts import Verdict
 from runner.errors import UsageError
-from runner.labels import suite_labels
+from runner.names import suite_labels
 from runner.reports.markdown import LIMIT
 from runner.runs.compare.changes import FIXED, Change, RunChanges, changes_between
 from runner.runs.compare.gates import GateResult, gate_result, gate_results, gates_asked

@@ -11,7 +11,7 @@ from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.analysis.texts import verdict_text
 from runner.cli.progress import outcome
-from runner.labels import case_name, ran_batch
+from runner.names import case_name, ran_batch
 from runner.reports.parts.sections import sections
 from suites import tiny_gpt
 from tests.factories import comparison_of, compiled, finding, known, make_job, make_record, with_samples

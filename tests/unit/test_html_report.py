@@ -20,7 +20,7 @@ from harness.schema import Failure, Mode, Record, Scalar, Status
 from runner.analysis.columns import Column, text_column
 from runner.analysis.derive import summarize
 from runner.analysis.results import OPERATION, Summary
-from runner.labels import plain
+from runner.names import plain
 from runner.reports import html, hud_json, roofline, summary_json
 from runner.reports.pages import panels, rows
 from runner.reports.parts.sections import sections

@@ -228,18 +228,6 @@ def test_the_paired_estimate_spreads_less_than_the_ratio_of_medians() -> None:
     assert paired < medians
 
 
-def test_stopping_at_a_clear_verdict_keeps_the_coverage() -> None:
-    covered, _ = stopped_coverage(0.03, 200, 1.2, most=20)
-    assert covered >= 0.91  # 95 % less nearly three standard errors
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("truth", [1.0, 1.02, 1.03, 1.2])
-def test_stopping_at_a_clear_verdict_keeps_the_coverage_closely(truth: float) -> None:
-    covered, _ = stopped_coverage(0.03, 600, truth)
-    assert 0.93 <= covered <= 0.98
-
-
 @pytest.mark.parametrize("processes", [3, 5, 10])
 @pytest.mark.series
 def test_the_interval_over_processes_holds_what_varies_between_them(processes: int) -> None:
@@ -262,20 +250,28 @@ def test_the_interval_over_processes_holds_what_varies_between_them(processes: i
     assert within / repetitions < 0.9
 
 
+SLOW, LONG = (pytest.mark.slow,), (pytest.mark.long,)
+
+
 @pytest.mark.parametrize(
-    "sd",
+    ("sd", "repetitions", "truth", "most", "least"),
     [
-        *(pytest.param(sd, marks=pytest.mark.slow) for sd in (0.02, 0.05)),
-        *(pytest.param(sd, marks=pytest.mark.long) for sd in (0.03, 0.04, 0.08)),
+        (0.03, 200, 1.2, 20, 0.91),  # 95 % less nearly three standard errors
+        *(pytest.param(0.03, 600, truth, 100, 0.93, marks=SLOW) for truth in (1.0, 1.02, 1.03, 1.2)),
+        *(pytest.param(sd, 3000, 1.0, 100, 0.93, marks=SLOW) for sd in (0.02, 0.05)),
+        *(pytest.param(sd, 3000, 1.0, 100, 0.93, marks=LONG) for sd in (0.03, 0.04, 0.08)),
     ],
 )
-def test_stopping_when_precise_keeps_the_coverage_closely(sd: float) -> None:
-    covered, rounds = stopped_coverage(sd, 3000)
-    assert 0.93 <= covered <= 0.97
+def test_stopping_keeps_the_coverage(
+    sd: float, repetitions: int, truth: float, most: int, least: float
+) -> None:
+    """At a clear verdict, and when precise: the more closely, the more repetitions."""
+    covered, rounds = stopped_coverage(sd, repetitions, truth, most)
+    assert least <= covered <= {200: 1.0, 600: 0.98, 3000: 0.97}[repetitions]
     assert 10 <= rounds < 100 or sd > 0.03
 
 
-def stopped_coverage(sd: float, repetitions: int, truth: float = 1.0, most: int = 100) -> tuple[float, float]:
+def stopped_coverage(sd: float, repetitions: int, truth: float, most: int) -> tuple[float, float]:
     """(share of final intervals that hold the truth, mean rounds) when rounds stop by the default rule."""
     rng = np.random.default_rng(13)
     covered, rounds = 0, 0

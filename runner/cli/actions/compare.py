@@ -14,7 +14,7 @@ from runner.cli.exit_codes import BAD_INPUT, FAILURES, OK, OPEN
 from runner.cli.formats import formats_asked
 from runner.cli.streams import tell
 from runner.errors import UsageError
-from runner.labels import plain
+from runner.names import plain
 from runner.plan.config import RunConfig
 from runner.plan.settings import listed, read_row, row_at
 

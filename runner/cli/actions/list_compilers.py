@@ -10,7 +10,7 @@ from harness.devices import of, type_of
 from harness.settings import Given, Group, flag
 from runner.cli.actions.measure import planned
 from runner.cli.exit_codes import OK
-from runner.labels import plain
+from runner.names import plain
 from runner.plan.compilers import Usable
 from runner.plan.config import RunConfig
 from runner.plan.probe import missing_devices, usable_compilers

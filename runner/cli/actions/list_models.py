@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.settings import Given, Group, flag
 from runner.cli.actions.measure import planned
 from runner.cli.exit_codes import OK
-from runner.labels import batch_text, plain, suite_labels
+from runner.names import batch_text, plain, suite_labels
 from runner.plan.config import RunConfig
 from runner.plan.environments.spec import named
 from runner.plan.jobs import ON_REQUEST, catalog_for, changed_case, plan, setting_for

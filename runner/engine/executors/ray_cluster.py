@@ -27,7 +27,7 @@ from runner.engine.experiments import Attempt
 from runner.engine.job_session import now
 from runner.engine.launch import Workers, measure
 from runner.errors import UsageError
-from runner.labels import counted
+from runner.names import counted
 from runner.plan.interpreter import copy_code
 from runner.store.joined import Key, key_of
 

@@ -28,7 +28,7 @@ from harness.devices import named as device_named
 from harness.failures import exit_name
 from harness.schema import Environment, Job
 from runner.errors import UsageError
-from runner.labels import plain, reason
+from runner.names import plain, reason
 from runner.plan.compilers import Jobs, Usable
 from runner.plan.environments.spec import DIFFERENT, EnvSpec, in_environments
 from runner.plan.interpreter import base_environment, cache_root, worker_environment

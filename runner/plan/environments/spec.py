@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.schema import Environment, Job, of_environment
 from harness.settings import Group, flag
 from runner.errors import UsageError, unknown
-from runner.labels import plain
+from runner.names import plain
 from runner.plan.compilers import LEAVE_OUT, Usable, with_availability
 
 FLAG = "--envs"

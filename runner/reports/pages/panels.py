@@ -18,7 +18,7 @@ from harness.schema import Parity, Record, Samples, Scalar
 from runner.analysis.columns import GENERATION, KEY, PARITY, RESULT, SIZE, STEADINESS, Column, columns
 from runner.analysis.digits import share_text, with_unit
 from runner.analysis.results import Result, Summary
-from runner.labels import notes_of, plain, where_text
+from runner.names import notes_of, plain, where_text
 from runner.reports.pages.rows import short
 from runner.reports.parts.grid import plain_lines
 from runner.store.figures import Figures

@@ -19,7 +19,7 @@ from runner.analysis.digits import MISSING, estimate_text
 from runner.analysis.results import CONTROL, Estimate, Result, Summary
 from runner.analysis.texts import compiler_name, mean_text
 from runner.analysis.verdicts import Verdict
-from runner.labels import case_name, counted, plain
+from runner.names import case_name, counted, plain
 from runner.reports.closing import because, beside_the_speedup
 from runner.reports.parts.grid import Number
 from runner.reports.parts.sections import environment_line

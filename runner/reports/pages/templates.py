@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from runner.labels import plain
+from runner.names import plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

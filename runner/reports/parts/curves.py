@@ -11,7 +11,7 @@ from runner.analysis.digits import estimate_text
 from runner.analysis.results import Crossover, Curve, Summary
 from runner.analysis.texts import compiler_name
 from runner.analysis.verdicts import Verdict
-from runner.labels import case_name
+from runner.names import case_name
 from runner.reports.parts.sections import conditions, plot_name
 from runner.reports.parts.view import View
 

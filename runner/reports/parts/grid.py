@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from runner.analysis.columns import Column
 from runner.analysis.digits import MISSING
-from runner.labels import plain
+from runner.names import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

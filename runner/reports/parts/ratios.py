@@ -29,7 +29,7 @@ from runner.analysis.texts import (
     typical_seconds,
     verdict_text,
 )
-from runner.labels import case_name, plain
+from runner.names import case_name, plain
 from runner.reports.parts.sections import conditions, conditions_of
 from runner.reports.parts.view import FILES, Part, View
 

@@ -11,7 +11,7 @@ from harness.devices import PLATFORMS
 from harness.schema import Protocol, Record, Scalar
 from runner.analysis.digits import share_text
 from runner.analysis.results import GroupSummary, Place, Result, Summary
-from runner.labels import file_part, merged_facts, plain
+from runner.names import file_part, merged_facts, plain
 
 MOST_MODELS, SHOWN_MODELS = 200, 50  # a larger section shows the models with speedups furthest from 1
 

@@ -28,7 +28,7 @@ from runner.analysis.results import (
 )
 from runner.analysis.verdicts import Limits
 from runner.errors import UsageError, unknown
-from runner.labels import plain, reason, where
+from runner.names import plain, reason, where
 from runner.plan.config import RunConfig
 from runner.plan.environments.spec import split_candidate
 from runner.plan.settings import value_of

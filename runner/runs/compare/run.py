@@ -14,7 +14,7 @@ from runner.analysis.derive import compare
 from runner.analysis.results import CONTROL, PairedEstimate, Result
 from runner.analysis.verdicts.compiling import by_round
 from runner.errors import UsageError
-from runner.labels import compiler_label, counted, merged_facts, plain, ran_batch, reason, suite_labels
+from runner.names import compiler_label, counted, merged_facts, plain, ran_batch, reason, suite_labels
 from runner.store.record_file import ENDING, stored, whole
 from runner.store.run_folder import RECORDS, RUN, jobs_in, read_run, read_run_json
 

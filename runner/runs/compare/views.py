@@ -17,7 +17,7 @@ from runner.analysis.digits import MISSING, estimate_text, ms_text, ratio_text, 
 from runner.analysis.results import EAGER_STEP, SPEEDUP, STEP, Estimate, Finding, Result
 from runner.analysis.texts import percent
 from runner.analysis.verdicts import Verdict
-from runner.labels import counted, plain
+from runner.names import counted, plain
 from runner.reports.console import NOTE, Writer
 from runner.reports.markdown import LIMIT, MarkdownBlock, escape, fitted, list_block, text, view_blocks
 from runner.reports.parts.grid import optional, say

@@ -16,7 +16,7 @@ from runner.analysis.ratios import FEWEST, rounds_of
 from runner.analysis.results import PAIRS, Ratio, Result, exp
 from runner.analysis.statistics import middle, walsh_averages
 from runner.analysis.verdicts import Verdict
-from runner.labels import job_title
+from runner.names import job_title
 from runner.runs.why.causes import Proposal
 from runner.runs.why.looked import Kernel, Looked
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from runner.analysis.digits import estimate_text
 from runner.analysis.results import Summary
-from runner.labels import plain
+from runner.names import plain
 
 FORMATS = ("txt",)  # the word of --format that selects this report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.schema import Mode
 from runner.analysis.digits import ms_text
-from runner.labels import counted
+from runner.names import counted
 from runner.runs.why.looked import Looked
 
 NAME = "weights copied in every step"

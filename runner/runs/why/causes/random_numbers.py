@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.analysis.digits import ms_text
-from runner.labels import counted
+from runner.names import counted
 from runner.runs.why.looked import Looked
 
 NAME = "random numbers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.labels import counted
+from runner.names import counted
 from runner.runs.why.looked import Looked
 
 NAME = "stored masks"
