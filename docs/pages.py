@@ -5,7 +5,7 @@ are, each below its heading: fields of records, columns of data frames, argument
 field is the comment beside or above it in ``harness/schema.py``. A field or a column without one shares the
 next entry. Names of older records have no entry.
 
-README quotes a committed run (``docs/shown.py``); ``python -m docs.pages --run logs/RUN``
+README quotes a committed run, as its console printed it; ``python -m docs.pages --run logs/RUN``
 puts another run in its place.
 """
 
@@ -15,6 +15,7 @@ import argparse
 import ast
 import csv
 import dataclasses
+import gzip
 import inspect
 import io
 import re
@@ -22,7 +23,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.shown import quoted, replace_run
+from rich.console import Console
+
 from harness import schema
 from harness.backends import backend_names
 from harness.codec import recorded_name
@@ -31,8 +33,12 @@ from harness.loading.toml_file import read_toml
 from harness.metrics import declared
 from harness.settings import ROW
 from runner.analysis.columns import Column, own_columns
+from runner.analysis.derive import summarize
+from runner.analysis.results import Summary
 from runner.cli.parser import build_parser
 from runner.cli.upstream import Theirs, answers
+from runner.reports.console import print_answer, print_report
+from runner.store.record_file import read_records
 from torchduet import Result, compare
 from torchduet.frames import COMPILATIONS, FIRST_CALLS, KEYS, SAMPLES
 
@@ -42,6 +48,9 @@ NOT_STORED = (schema.Setting, schema.Round)
 SETTINGS = (schema.Protocol, schema.CompilerOptions, schema.Extras)
 OLDER = "older records"
 TYPES = {"str": "", "Mode": "", "int": "integer", "float": "number", "bool": "boolean"}
+RUN = ROOT / "results" / "main-job-auto-cpu"  # that README quotes
+QUOTED = "inductor"
+WIDTH = 100
 QUOTE = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -311,6 +320,48 @@ def _cell(text: str) -> str:
     for written, shown in (("%%", "%"), ("<", "&lt;"), ("*.", "\\*."), ("_*", "_\\*")):
         text = text.replace(written, shown)
     return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", text)
+
+
+def quoted() -> str:
+    """Of the run's table its head and the models with the largest and smallest speedup; its last lines."""
+    summary = summarize(read_records(RUN / "records.jsonl").records)
+    speedups = {c.record.job.case.name: c.speedup for c in summary.comparisons if c.compiler == QUOTED}
+    known = {name: speedup for name, speedup in speedups.items() if speedup is not None}
+    chosen = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
+    return "\n".join([*_quoted_lines(printed(summary), chosen, len(speedups)), ""])
+
+
+def printed(summary: Summary) -> list[str]:
+    """The lines that the run's console shows at its end."""
+    file = io.StringIO()
+    console = Console(file=file, width=WIDTH)
+    print_report(summary, console)
+    print_answer(summary, console)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def _quoted_lines(lines: list[str], chosen: tuple[str, ...], models: int) -> Iterator[str]:
+    head = next(number for number, line in enumerate(lines) if line.startswith("model "))
+    yield from lines[head - 2 : head + 1]
+    name = ""
+    for line in lines[head + 2 : lines.index("", head)]:
+        name = line.split()[0] if not line.startswith(" ") else name
+        if name in chosen:
+            yield line
+    yield f"({models - len(chosen)} more models)"
+    yield ""
+    shown = False
+    for line in lines[len(lines) - lines[::-1].index("", 1) :]:  # the answer: an entry for each compiler
+        shown = shown if line.startswith(" ") else f", {QUOTED}: " in line
+        if shown:
+            yield line
+
+
+def replace_run(run: Path) -> None:
+    """Packs the records and the plan of this run in place of the committed ones."""
+    for name in ("records.jsonl", "run.json"):
+        with gzip.GzipFile(RUN / f"{name}.gz", "wb", compresslevel=9, mtime=0) as file:
+            file.write((run / name).read_bytes())
 
 
 if __name__ == "__main__":

@@ -102,8 +102,3 @@ def in_suite(name: str, records: Iterable[Record]) -> list[Record]:
         replace(record, job=replace(record.job, case=replace(record.job.case, suite=name)))
         for record in records
     ]
-
-
-def made_on(vendor: str, records: Iterable[Record]) -> Iterator[Record]:
-    """The records of one vendor's processors."""
-    yield from (record for record in records if str(record.environment.get("cpu")).startswith(vendor))

@@ -1,10 +1,10 @@
-"""Kinds of devices. Only this file knows the differences between ``cpu``, ``cuda``, ``xpu`` and ``mps``.
+"""Kinds of devices. Only this file knows the differences between ``cpu``, ``cuda`` and ``xpu``.
 
 To add a kind, write a class, add it to ``KINDS`` and test it. The parent uses only names and labels, so
 methods import torch themselves.
 
-ROCm's devices are also called ``cuda``. ``xpu`` and ``mps`` are untried: nobody has run them yet, and the
-environment of their records says so. A method returns None if its kind of device cannot give the value.
+ROCm's devices are also called ``cuda``. ``xpu`` is untried: nobody has run it yet, and the
+environment of its records says so. A method returns None if its kind of device cannot give the value.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ class Device:
     accelerated: ClassVar[bool] = False  # runs asynchronously to the CPU and has its own memory
     tried: ClassVar[bool] = True
     has_tf32: ClassVar[bool] = False
-    has_fp64: ClassVar[bool] = True
     has_graphs: ClassVar[bool] = False  # CUDA graphs
     autocast_dtype: ClassVar[str] = "bfloat16"  # the data type of --dtypes=amp
     pace: ClassVar[Pace] = ON_A_CPU
@@ -369,15 +368,7 @@ class Xpu(Accelerator):
     type, label = "xpu", "XPU"
 
 
-class Mps(Accelerator):
-    """Apple's device."""
-
-    __slots__ = ()
-    type, label = "mps", "MPS"
-    has_fp64 = False
-
-
-KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu, Mps)
+KINDS: tuple[type[Device], ...] = (Device, Cuda, Xpu)
 TRIED = tuple(kind.type for kind in KINDS if kind.tried)
 UNTRIED = tuple(kind.type for kind in KINDS if not kind.tried)
 CPU = Device()

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from harness.schema import Job, Record
+from harness.schema import Case, Job, Record
 from runner.analysis.derive import summarize
 from runner.analysis.results import Summary
 from runner.analysis.texts import is_plain_pass
@@ -168,10 +168,15 @@ def next_pass(
         if attempt is not None
     ]
     first = [item for item in work if item.attempt.is_first]
-    first.sort(key=lambda item: item.job.case.parameters or math.inf)
+    first.sort(key=lambda item: _size(item.job.case))
     if first:
         return first if any(records.values()) else [replace(first[0], preview=True)]
     return sorted(work, key=lambda item: item.attempt.cost_s)
+
+
+def _size(case: Case) -> tuple[bool, float]:
+    """Small models come first: those of ``--quick``, which compile fastest, then by their parameters."""
+    return "quick" not in case.tags, case.parameters or math.inf
 
 
 def left_text(work: Sequence[Work]) -> str:

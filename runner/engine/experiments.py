@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import datetime
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
@@ -121,7 +122,8 @@ def further_process(job: Job, records: Sequence[Record]) -> Attempt | None:
     for record in sorted(records, key=lambda record: record.process):
         if not (record.experiment or record.confirms):
             timed.setdefault(record.candidate, []).append(record)
-    costs = {name: cost for name, own in timed.items() if (cost := _cost_s(own)) is not None}
+    seconds = _process_s([own[-1] for own in timed.values()])
+    costs = {name: cost for name, own in timed.items() if (cost := _cost_s(own, seconds)) is not None}
     if not costs:
         return None
     fewest = min(len(timed[name]) for name in costs)
@@ -129,12 +131,14 @@ def further_process(job: Job, records: Sequence[Record]) -> Attempt | None:
     return Attempt(job, candidates, process=fewest, cost_s=max(costs[name] for name in candidates))
 
 
-def _cost_s(own: Sequence[Record]) -> float | None:
-    """The seconds until the verdict of a candidate is closed, or its processes are done; None: it is."""
+def _cost_s(own: Sequence[Record], seconds: float) -> float | None:
+    """The seconds until the verdict of a candidate is closed, or its processes are done; None: it is.
+
+    ``seconds``: of a process.
+    """
     first, protocol = own[0], own[0].job.protocol
     if any(why_not(first, record) is not None for record in own):
         return None
-    seconds = _seconds(own[-1])
     if protocol.processes != AUTO:
         left = protocol.processes - len(own)
         return left * seconds if left > 0 else None
@@ -148,12 +152,16 @@ def _cost_s(own: Sequence[Record]) -> float | None:
     return (left_to_close(protocol, estimate) or 1) * seconds if more_processes(protocol, estimate) else None
 
 
-def _seconds(record: Record) -> float:
-    """That a process of this record took in its rounds."""
-    samples = record.samples
-    if samples is None:
+def _process_s(records: Sequence[Record]) -> float:
+    """The seconds of one more process of these candidates: as of their latest, but for cold compilations."""
+    number = max((record.process for record in records), default=0)
+    latest = [record for record in records if record.process == number and record.started and record.ended]
+    if not latest:
         return 0.0
-    return (sum(samples.baseline_s) + sum(samples.candidate_s)) * samples.iterations_per_sample
+    began = min(datetime.fromisoformat(record.started) for record in latest)
+    ended = max(datetime.fromisoformat(record.ended) for record in latest)
+    compiling_s = sum(float(record.metrics.get("compilation_latency_s") or 0.0) for record in latest)
+    return max(0.0, (ended - began).total_seconds() - (0.0 if number else compiling_s))
 
 
 # -- rounds of fresh processes: --compile-runs, --start-up, --shapes --------------------------------------

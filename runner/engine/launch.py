@@ -47,14 +47,14 @@ class Workers:
     cpus: tuple[int, ...] = ()
 
     def of(self, attempt: Attempt) -> Workers:
-        """Without the pool, if processes need different memory layouts, or environments equal conditions.
+        """Without the pool, where a number of processes was asked for, or environments need equal conditions.
 
-        Of ``--processes=auto``, the first is forked, as it may be the only one.
+        Those of ``--processes=auto`` are forked: their times vary as those of fresh processes do
+        (results/forked-cpu).
         """
         job = attempt.job
         fixed = job.protocol.performance and job.protocol.processes not in (1, AUTO)
-        several = fixed or job.extras.times_compiling or attempt.process
-        return replace(self, pool=None) if several or job.environments else self
+        return replace(self, pool=None) if fixed or job.extras.times_compiling or job.environments else self
 
     def start(self, job: Job) -> Start:
         if self.pool is not None:

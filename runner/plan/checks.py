@@ -183,9 +183,6 @@ RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
     ),
     "<protocol.optimizer>: in float16, small gradients are zero without their loss scale; use float32, "
     "bfloat16 or amp": lambda c: c.protocol.optimizer != "none" and "float16" in c.dtypes,
-    "<devices>: one of them has no fp64, in which parity is computed; add <protocol.accuracy=False>": (
-        lambda c: c.protocol.accuracy and not all(devices.of(device).has_fp64 for device in c.devices)
-    ),
     "<protocol.repeat>={c.protocol.repeat} is less than min_rounds={c.protocol.min_rounds}; leave one of "
     "them out": lambda c: (c.protocol.repeat or math.inf) < c.protocol.min_rounds != Protocol().min_rounds,
     "<protocol.max_rounds>={c.protocol.max_rounds} is less than min_rounds={c.protocol.min_rounds}": (

@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(?:python|toml)\n# (\S+)\n(.*?)^```$", re.MULTILINE | r
 ROW = re.compile(r"^\| an? (.+?) \| `(.+?)` \| (.*?) \|$", re.MULTILINE)
 COMMAND = re.compile(r"^python runner\.py (.*)$", re.MULTILINE)
 BRIEFLY = ("-n6", "--processes=1", "--devices=cpu", "--threads=1")
-EXAMPLES = ROOT / "examples" / "extend"
+EXAMPLES = ROOT / "tests" / "extend"
 FILES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py"))
 TEXT = EXTEND.read_text(encoding="utf-8")
 SECONDS = 600

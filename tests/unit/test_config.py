@@ -75,7 +75,7 @@ BAD = [
     ("--training --timeout=inf", "--timeout"),
     ("--training --precision=2", "2% or 0.02"),
     ("--training --accuracy --performance", "--accuracy and --performance"),
-    ("--training --devices=mps", "no fp64, in which parity is computed; add --performance"),
+    ("--training --devices=mps", "there is no device called 'mps'"),
     ("--training --dtypes=,", "--dtypes"),
     ("--training --protocol=max_rounds", "not written as key=value"),
     ("--training --protocol=max_round=3", "did you mean max_rounds"),

@@ -185,14 +185,14 @@ def tracked() -> list[Path]:
 
 
 def counted_lines() -> dict[str, int]:
-    """Lines of Python outside ``tests``, of what Python could be moved into, and of the tests."""
+    """Lines of the product, with templates and tables, which Python could be moved into, and of the tests."""
     lines: Counter[str] = Counter()
     for path in tracked():
         place = path.relative_to(ROOT).parts[0]
         if path.suffix == ".py" and path.is_file():
-            kind = "tests" if place == "tests" else "python"
+            kind = "tests" if place == "tests" else "product"
         elif path.suffix in TEMPLATES and place not in ("tests", "results") and path.is_file():
-            kind = "templates and tables"
+            kind = "product"
         else:
             continue
         lines[kind] += len(path.read_text(encoding="utf-8").splitlines())

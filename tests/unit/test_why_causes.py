@@ -34,9 +34,8 @@ from runner.runs.why.explain import (
     share_of_loss,
     with_setting,
 )
-from runner.runs.why.handover import hand_over
 from runner.runs.why.looked import LINES, LOOKING, REST, TRACE, Looked
-from runner.runs.why.page import balance_png, page
+from runner.runs.why.page import balance_png, hand_over, page
 from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, show
 from runner.store.joined import results_of
 from tests.attempts import processes_of

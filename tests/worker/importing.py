@@ -2,7 +2,7 @@
 
 Every entry point that may start a driver is replaced by a function that notes its caller and raises. Prints
 the callers as JSON: ``[["torch.cuda.is_available", "file:line in function"], ...]``. ``torch.xpu`` and
-``torch.mps`` are not watched: a torch for CUDA is built without them, and nobody has tried a torch with them.
+``torch.mps`` are not watched: a torch for CUDA is built without them.
 """
 
 import json

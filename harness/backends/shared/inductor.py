@@ -161,8 +161,6 @@ def why_unavailable(device_type: str) -> str | None:
         if not any_program(os.environ.get("CXX", ""), "g++", "clang++", "c++"):
             return "inductor needs a C++ compiler (g++ or clang++, or one named by CXX) and finds none"
         return None
-    if device_type == "mps":
-        return None  # it writes Metal
     if importlib.util.find_spec("triton") is None:
         return f"inductor needs Triton for {device_type}, and it is not installed (pip install triton)"
     if not _triton_works():

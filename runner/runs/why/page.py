@@ -1,12 +1,15 @@
-"""What --why and --tune say: on the screen, in why.html, why.md and why.json; and balance.png of each job."""
+"""What --why and --tune say on the screen, in why.html, why.md and why.json, and in the files of each job."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.analysis.digits import ms_text
@@ -16,8 +19,8 @@ from runner.reports.parts.grid import say
 from runner.reports.parts.pictures import new_figure, plain_style, png
 from runner.runs.why.asking import ASKED
 from runner.runs.why.explain import NoTimes, Why
-from runner.runs.why.handover import hand_over
-from runner.runs.why.words import BALANCE, as_json, markdown, overview, parts, show
+from runner.runs.why.looked import TRACE
+from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, overview, parts, show, verdict_text
 from runner.store.run_folder import CASES, RunFolder, read_run_json
 
 if TYPE_CHECKING:
@@ -28,6 +31,16 @@ if TYPE_CHECKING:
 SIDES = (("eager", "#6E7781"), ("compiled", "#0072B2"))
 WIDTH_IN, LINE_IN = 8.0, 0.42
 ASKS = "asks"  # in run.json
+FILES = {
+    "fx_graph_runnable": "graph-{}.py",
+    "inductor_output_code": "kernels-{}.py",
+    "inductor_provenance_tracking_kernel_stack_traces": "kernel-lines-{}.json",
+}
+_ENTRY = re.compile(r"^V\d{4} [^\]]*\] (\{.*\})\n((?:\t.*\n?)*)", re.MULTILINE)
+_OF_THIS_MACHINE = re.compile(
+    r"^os\.environ\['(?:TORCH_TRACE|\w*CACHE_DIR|_TORCHINDUCTOR\w*)'\].*\n", re.MULTILINE
+)
+FACTS = ("torch", "python", "cpu", "threads")
 
 
 def asked_in(folder: RunFolder) -> str:
@@ -104,3 +117,39 @@ def balance_png(why: Why) -> bytes | None:
         ax.grid(visible=False, axis="y")
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SIDES))
         return png(figure)
+
+
+def hand_over(folder: Path, why: Why) -> None:
+    """Writes graphs and kernels as scripts without this program, and the text of an issue.
+
+    ``folder``: the job's, with torch's trace (``TORCH_TRACE``) of the copy for looking.
+    """
+    folder.mkdir(parents=True, exist_ok=True)  # of a run without its logs
+    count: Counter[str] = Counter()
+    for log in sorted((folder / TRACE).glob("*.log")):
+        for head, payload in _ENTRY.findall(log.read_text(encoding="utf-8", errors="replace")):
+            entry = json.loads(head)
+            name = entry.get("artifact", {}).get("name") or next(iter(entry), "")
+            if name in FILES:
+                text = _OF_THIS_MACHINE.sub("", re.sub(r"^\t", "", payload, flags=re.MULTILINE))
+                (folder / FILES[name].format(count[name])).write_text(text, encoding="utf-8")
+                count[name] += 1
+    (folder / "issue.md").write_text(issue(why), encoding="utf-8")
+
+
+def issue(why: Why) -> str:
+    """The text of an issue: what is slower, the tested cause, where it was measured, and how to repeat it."""
+    record = why.plain.record
+    facts = (f"{key} {record.environment[key]}" for key in FACTS if record.environment.get(key) is not None)
+    causes = "\n".join(f"- {line}" for line in cause_lines(why))
+    return f"""# {why.title}: {verdict_text(why)}
+
+{causes}
+
+Measured in pairs of eager and compiled steps, {why.plain.n} rounds; {", ".join(facts)}.
+Other causes are excluded: {", ".join(why.excluded)}.
+
+To repeat the measurement: `{record.reproduce}`
+
+`graph-*.py` are graphs as scripts that need torch alone, `kernels-*.py` is the generated code.
+"""
