@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,9 +126,14 @@ class Host:
 
 
 class HostPool(contextlib.AbstractContextManager["HostPool"]):
-    """Free hosts, by interpreter and environment variables. Threads may share it."""
+    """Free hosts, by interpreter and environment variables. Threads may share it.
+
+    The system ends a host with the thread that has started it, so all are started by one that lives as long
+    as the pool.
+    """
 
     def __init__(self, most: int = 2) -> None:
+        self._starter = ThreadPoolExecutor(max_workers=1)
         self._free: list[tuple[tuple[str, frozenset[tuple[str, str]]], Host]] = []
         self._lock = threading.Lock()
         self._most = most
@@ -137,6 +143,7 @@ class HostPool(contextlib.AbstractContextManager["HostPool"]):
             for _, host in self._free:
                 host.close()
             self._free.clear()
+        self._starter.shutdown()
 
     def take(self, python: str, environment: Mapping[str, str]) -> Host:
         """A host with this interpreter and environment. The caller gives it back or closes it."""
@@ -149,7 +156,7 @@ class HostPool(contextlib.AbstractContextManager["HostPool"]):
                         return host
                     host.close()
                     break
-        return Host(python, environment)
+        return self._starter.submit(Host, python, environment).result()
 
     def give_back(self, python: str, environment: Mapping[str, str], host: Host) -> None:
         """Keeps the host for the next worker. Closes the hosts unused for longest if there are too many."""
