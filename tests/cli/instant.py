@@ -172,10 +172,12 @@ def serve() -> None:
 
 
 def _workers_of(runner: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{runner}/task/{runner}/children").read_text().split()]
-    except OSError:
-        return []
+    """The processes that any of the run's threads has started."""
+    numbers = list[int]()
+    for children in Path(f"/proc/{runner}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            numbers += map(int, children.read_text().split())
+    return numbers
 
 
 def _forked(request: Mapping[str, Any], printing: int) -> None:
