@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
@@ -38,14 +39,15 @@ from docs.records import (
     with_further_processes,
 )
 from harness.loading.python_file import load_file
-from harness.schema import Protocol, Record
+from harness.schema import Protocol, Record, Samples
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import steps_text
 from runner.analysis.statistics import wilson
 from runner.analysis.texts import failures, mean_text
 from runner.analysis.verdicts import Limits, Verdict
-from runner.analysis.verdicts.decision import difference, verdict
+from runner.analysis.verdicts.between import assumed_in
+from runner.analysis.verdicts.decision import difference, judged, verdict
 from runner.reports.parts.grid import optional
 from runner.runs.why.words import overview
 from runner.store.record_file import read_records
@@ -337,11 +339,17 @@ def controls() -> tuple[str, str]:
 
 def two_runs() -> str:
     """What STATISTICS says of the processes of a model, two at a time as if they were runs."""
-    how, counts, beyond = load_file(VERDICTS / "how.py"), Counter[str](), Counter[str]()
-    records = [record for file in PROCESSES.glob("*/records.jsonl*") for record in read_records(file).records]
-    for model in how.processes_of([record for record in records if record.candidate != "eager"]):
-        today, mode = model.today(), model.job.case.mode.value
-        alone = [today.estimate([number], today.tau) for number in range(len(today.parts))]
+    counts, beyond = Counter[str](), Counter[str]()
+    models: dict[tuple[str, str], list[tuple[Record, Samples]]] = {}
+    for file in PROCESSES.glob("*/records.jsonl*"):
+        for record in read_records(file).processes:
+            if record.candidate != "eager" and not record.experiment and record.samples is not None:
+                models.setdefault((record.job.key, record.candidate), []).append((record, record.samples))
+    for (_, candidate), own in models.items():
+        job = own[0][0].job
+        mode, step_s = job.case.mode.value, statistics.median(s for _, part in own for s in part.baseline_s)
+        tau = assumed_in(job, candidate, [step_s])
+        alone = [judged(part.baseline_s, part.candidate_s, assumed_sd=tau) for _, part in own]
         for change in itertools.starmap(difference, itertools.combinations(alone, 2)):
             assert change is not None
             assert change.interval is not None

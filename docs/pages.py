@@ -34,7 +34,6 @@ from harness.metrics import declared
 from harness.settings import ROW
 from runner.analysis.columns import Column, own_columns
 from runner.analysis.derive import summarize
-from runner.analysis.results import Summary
 from runner.cli.parser import build_parser
 from runner.cli.upstream import Theirs, answers
 from runner.reports.console import print_answer, print_report
@@ -328,16 +327,11 @@ def quoted() -> str:
     speedups = {c.record.job.case.name: c.speedup for c in summary.comparisons if c.compiler == QUOTED}
     known = {name: speedup for name, speedup in speedups.items() if speedup is not None}
     chosen = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
-    return "\n".join([*_quoted_lines(printed(summary), chosen, len(speedups)), ""])
-
-
-def printed(summary: Summary) -> list[str]:
-    """The lines that the run's console shows at its end."""
-    file = io.StringIO()
-    console = Console(file=file, width=WIDTH)
+    console = Console(file=(file := io.StringIO()), width=WIDTH)
     print_report(summary, console)
     print_answer(summary, console)
-    return [line.rstrip() for line in file.getvalue().splitlines()]
+    printed = [line.rstrip() for line in file.getvalue().splitlines()]
+    return "\n".join([*_quoted_lines(printed, chosen, len(speedups)), ""])
 
 
 def _quoted_lines(lines: list[str], chosen: tuple[str, ...], models: int) -> Iterator[str]:

@@ -18,8 +18,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from docs.records import AGAIN, records_below  # noqa: E402 - the path comes first
 from harness.schema import Record  # noqa: E402
 from runner.analysis.derive import summarize  # noqa: E402
-from runner.analysis.results import PairedEstimate  # noqa: E402
-from runner.analysis.results import Result  # noqa: E402
+from runner.analysis.results import PairedEstimate, Result  # noqa: E402
 from runner.analysis.verdicts.decision import Z_95  # noqa: E402
 
 

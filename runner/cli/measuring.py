@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from harness.schema import Case, Job, Record
+from harness.schema import Job, Record
 from runner.analysis.derive import summarize
 from runner.analysis.results import Summary
 from runner.analysis.texts import is_plain_pass
@@ -168,15 +168,11 @@ def next_pass(
         if attempt is not None
     ]
     first = [item for item in work if item.attempt.is_first]
-    first.sort(key=lambda item: _size(item.job.case))
+    # small models: first those of --quick, which compile fastest, then by their parameters
+    first.sort(key=lambda work: ("quick" not in work.job.case.tags, work.job.case.parameters or math.inf))
     if first:
         return first if any(records.values()) else [replace(first[0], preview=True)]
     return sorted(work, key=lambda item: item.attempt.cost_s)
-
-
-def _size(case: Case) -> tuple[bool, float]:
-    """Small models come first: those of ``--quick``, which compile fastest, then by their parameters."""
-    return "quick" not in case.tags, case.parameters or math.inf
 
 
 def left_text(work: Sequence[Work]) -> str:
