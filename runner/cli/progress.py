@@ -73,7 +73,7 @@ class BarView:
                 self._progress.console.print(escape(plain(line)), style=style, highlight=False)
             return
         if isinstance(event, Previewed):
-            line = f"{_what(event.job)}: {previewed(event)}"
+            line = plain(f"{_what(event.job)}: {previewed(event)}")
             self._progress.console.print(escape(line), style="dim", highlight=False)
             return
         key = event.job.key
@@ -164,7 +164,7 @@ def outcome(record: Record) -> str:
 
 
 def previewed(event: Previewed) -> str:
-    """``inductor about 1.3x [1.2, 1.4]``: an estimate that does not count."""
+    """``inductor 1.31x [1.24, 1.38] so far, in 10 rounds before ...``: an estimate that does not count."""
     from runner.analysis.verdicts.between import assumed_in
     from runner.analysis.verdicts.decision import judged
 

@@ -329,11 +329,7 @@ class JobSession:
                     return
                 figures = None if folder is None else folder / figures_file(candidate)
                 try:
-                    state = session.prepare(compiler, self._notes, figures)
-                    self._candidate_states[candidate] = state
-                    if self._context.preview is not None and compiler == first and state.status.passed:
-                        rounds = session.preview(compiler, PREVIEWED_ROUNDS).rounds
-                        self._context.preview({candidate: columns(rounds, BASELINE, candidate)})
+                    self._candidate_states[candidate] = session.prepare(compiler, self._notes, figures)
                 except CallFailed as failed:
                     if self._state.omits_other_data(failed.failure):
                         yield Retry(groups=(self._group,))
@@ -341,15 +337,30 @@ class JobSession:
                     if failed.lost:
                         self._candidate_states.clear()  # the others are measured again by fresh workers
                         return
+                    continue
+                if compiler == first and self._candidate_states[candidate].status.passed:
+                    yield from self._preview(session, candidate)
+                    if not self._candidate_states:
+                        return
+
+    def _preview(self, session: WorkerSession, candidate: str) -> Events:
+        """Tells a first number. A failure that the worker survives comes again, and counts, in the rounds."""
+        try:
+            rounds = session.preview(candidate, PREVIEWED_ROUNDS).rounds
+        except CallFailed as failed:
+            if failed.lost:
+                yield from self._after(failed)
+            return
+        if self._context.preview is not None:
+            self._context.preview({candidate: columns(rounds, BASELINE, candidate)})
 
     def _first(self) -> str:
         """The candidate that is prepared first and timed at once, inductor if there is one; "": none."""
-        job = self._job
-        wanted = self._context.preview is not None and job.protocol.performance and not job.environments
-        compiled = [name for name in self._candidates if compiler_of(name) != EAGER]
-        if not wanted or not compiled or len(self._candidates) == 1:
+        timed = self._job.protocol.performance and len(self._candidates) > 1
+        if self._context.preview is None or self._job.environments or not timed:
             return ""
-        return min(compiled, key=lambda name: not name.startswith("inductor"))
+        compiled = (name for name in self._candidates if compiler_of(name) != EAGER)
+        return min(compiled, key=lambda name: not name.startswith("inductor"), default="")
 
     # -- rounds -----------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Script:
         self.running = ""
         self.recompiling: dict[str, int] = {}
         self.reasons: dict[str, str] = {}
-        self.resting: list[str] = []
+        self.timed: list[tuple[int, tuple[str, ...]]] = []  # rounds, and who is not timed in them
 
     @contextlib.contextmanager
     def launch(self, job: Job) -> Iterator[Script]:
@@ -94,8 +94,9 @@ class Script:
         return {"metrics": {"iterations_per_sample": 4}}
 
     def _measure(self, request: Mapping[str, Any]) -> Reply:
-        self.resting = request.get("resting", [])
-        order = [name for name in (*request["candidates"], BASELINE) if name not in self.resting]
+        resting = request.get("resting", [])
+        self.timed.append((request["rounds"], tuple(resting)))
+        order = [name for name in (*request["candidates"], BASELINE) if name not in resting]
         seconds = {name: 1.0 + i / 10 for i, name in enumerate(sorted(order))}
         timed_round = {"order": order, "seconds": seconds, "minor_faults": dict.fromkeys(order, 0.0)}
         rounds = [timed_round] * request["rounds"]
@@ -184,41 +185,51 @@ def test_a_wrong_candidate_and_one_alone_are_not_timed_early(candidates: tuple[s
     assert not seen
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"), [(failed(Status.FAIL_TO_RUN), Status.PASS), (lost("inductor"), Status.CRASH)]
+)
+def test_early_rounds_that_fail_make_one_record_at_most(fault: Reply | WorkerLost, status: Status) -> None:
+    """What the worker survives comes again in the rounds that count, if it does."""
+    script = Script({(1, "preview", "inductor"): fault})
+    script.running = "inductor"
+    records = run(script, ("a", "inductor", "b"), preview=lambda _: None)
+    assert statuses(records) == {"a": Status.PASS, "inductor": status, "b": Status.PASS}
+
+
 class Noisy(Script):
     """``b`` has times that do not settle."""
 
-    counts: list[tuple[int, tuple[str, ...]]]
-
     def _measure(self, request: Mapping[str, Any]) -> Reply:
         reply = super()._measure(request)
-        self.counts.append((len(reply["rounds"]), tuple(self.resting)))
         for index, timed in enumerate(reply["rounds"]):
             factor = 1 + 0.1 * (-1) ** (index // 2)
             reply["rounds"][index] = timed | {"seconds": {**timed["seconds"], "b": factor}}
         return reply
 
 
+OPEN: dict[str, Any] = {
+    "repeat": None,
+    "min_rounds": 15,
+    "max_rounds": 45,
+    "max_measure_s": 1e9,
+    "processes": 1,
+}
+
+
 def test_a_candidate_that_is_done_leaves_the_rounds() -> None:
-    script = Noisy()
-    script.counts = []
-    a, b = run(script, ("a", "b"), repeat=None, min_rounds=15, max_rounds=45, max_measure_s=1e9, processes=1)
-    assert script.counts[-1][1] == ("a",)
+    a, b = run(script := Noisy(), ("a", "b"), **OPEN)
+    assert script.timed[-1][1] == ("a",)
     a_samples, b_samples = known(a.samples), known(b.samples)
-    timed_with_a = sum(count for count, resting in script.counts if not resting)
-    assert (len(a_samples), len(b_samples)) == (timed_with_a, sum(count for count, _ in script.counts))
+    timed_with_a = sum(count for count, resting in script.timed if not resting)
+    assert (len(a_samples), len(b_samples)) == (timed_with_a, sum(count for count, _ in script.timed))
     assert a_samples.round_index == b_samples.round_index[:timed_with_a]  # pairs keep these rounds
     assert a.metrics["candidate_peak_memory_bytes"] == 5  # and it is still looked at when the job ends
     assert (a.rounds_ended, b.rounds_ended) == ("precise", "most rounds")
 
 
 def test_candidates_of_one_compiler_stay_in_the_same_rounds() -> None:
-    script = Noisy()
-    script.counts = []
-    names = ("b[x=1]", "b", "a")
-    with_x, plain, _ = run(
-        script, names, repeat=None, min_rounds=15, max_rounds=45, max_measure_s=1e9, processes=1
-    )
-    assert {resting for _, resting in script.counts} == {(), ("a",)}
+    with_x, plain, _ = run(script := Noisy(), ("b[x=1]", "b", "a"), **OPEN)
+    assert {resting for _, resting in script.timed} == {(), ("a",)}
     assert known(with_x.samples).round_index == known(plain.samples).round_index
 
 
