@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.schema import Job, Record
-from runner.engine.experiments import Policy, attempted, next_attempt
+from runner.engine.experiments import Policy, attempted, attempts, next_attempt
 from runner.store.joined import results_of
 
 Measure = Callable[[Job, Path | None], Iterator[Record]]
@@ -25,11 +25,8 @@ def processes_of(
         if not stop():
             yield from (record for record in measure(job, caches) if record.candidate in candidates)
 
-    while not stop() and (attempt := policy(job, records)) is not None:
-        number = len(records)
+    for attempt in attempts(policy, job, records):
         records += attempted(attempt, list(records), of_candidates, folder)
-        if len(records) == number:
-            break
     return records
 
 

@@ -20,8 +20,6 @@ from harness.tensors import Tensors
 
 SAME_SIZE = 0.01  # share by which the size of eager's tensor may differ from that in the first process
 
-Digest = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
@@ -33,7 +31,7 @@ class Handed:
 
     sizes: Mapping[str, tuple[float, float, int]]
     draws: Mapping[str, Sequence[Error]]
-    digests: Sequence[Mapping[str, Digest]]
+    digests: Sequence[Mapping[str, tuple[int, ...]]]
 
     @classmethod
     def of(cls, truth: Truth, calls: Sequence[Tensors]) -> Handed:

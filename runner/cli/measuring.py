@@ -197,13 +197,13 @@ def _measure_pass(
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
     confirms = {item.job.key: item.attempt.confirms for item in work}
-    ended = [key for key, own in records.items() if own and key not in confirms]
-    begun = len(ended) if work[0].attempt.is_first else 0
-    together = len(records) if work[0].attempt.is_first else len(work)
+    jobs, begun = len(work), 0
+    if work[0].attempt.is_first:  # of all jobs, those that have begun are not in this pass
+        jobs, begun = len(records), sum(bool(own) and key not in confirms for key, own in records.items())
     for note in filter(None, (item.attempt.note for item in work)):
         say(console, note)
     # closing ends the workers, also after an error in this loop
-    with view(console, together, begun) as seen, closing(executor.run(work, folder, stop)) as events:
+    with view(console, jobs, begun) as seen, closing(executor.run(work, folder, stop)) as events:
         for event in events:
             if not isinstance(event, Record):
                 seen.event(event)

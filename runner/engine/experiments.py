@@ -59,9 +59,8 @@ class Attempt:
     """The next processes of a job: one that times ``candidates``, or a round of an experiment.
 
     ``cost_s``: the seconds that it, and those after it, will probably take until the verdicts are closed.
-    ``folders``: environment variables of its workers, each with the name of a folder in the job's that it
-    names; the folder begins empty. ``note``: a sentence for who waits.
-    ``confirms``: the gates whose cases it measures again.
+    ``folders``: environment variables of its workers, and the folder in the job's that each names, at first
+    empty. ``note``: a sentence for who waits. ``confirms``: the gates whose cases it measures again.
     """
 
     job: Job
@@ -105,6 +104,14 @@ def next_attempt(job: Job, records: Sequence[Record]) -> Attempt | None:
     return next((attempt for policy in policies if (attempt := policy(job, kept)) is not None), None)
 
 
+def attempts(policy: Policy, job: Job, records: Sequence[Record]) -> Iterator[Attempt]:
+    """One after the other, while ``records`` grows. An attempt that changes nothing is not repeated."""
+    before = None
+    while (attempt := policy(job, records)) is not None and attempt != before:
+        yield attempt
+        before = attempt
+
+
 # -- timed processes: --processes -------------------------------------------------------------------------
 
 
@@ -122,8 +129,8 @@ def further_process(job: Job, records: Sequence[Record]) -> Attempt | None:
     for record in sorted(records, key=lambda record: record.process):
         if not (record.experiment or record.confirms):
             timed.setdefault(record.candidate, []).append(record)
-    seconds = _process_s([own[-1] for own in timed.values()])
-    costs = {name: cost for name, own in timed.items() if (cost := _cost_s(own, seconds)) is not None}
+    process_s = _process_s([own[-1] for own in timed.values()])
+    costs = {name: cost for name, own in timed.items() if (cost := _cost_s(own, process_s)) is not None}
     if not costs:
         return None
     fewest = min(len(timed[name]) for name in costs)
@@ -131,25 +138,22 @@ def further_process(job: Job, records: Sequence[Record]) -> Attempt | None:
     return Attempt(job, candidates, process=fewest, cost_s=max(costs[name] for name in candidates))
 
 
-def _cost_s(own: Sequence[Record], seconds: float) -> float | None:
-    """The seconds until the verdict of a candidate is closed, or its processes are done; None: it is.
-
-    ``seconds``: of a process.
-    """
+def _cost_s(own: Sequence[Record], each_s: float) -> float | None:
+    """The seconds until the verdict of a candidate is closed, or its processes are done; None: it is."""
     first, protocol = own[0], own[0].job.protocol
     if any(why_not(first, record) is not None for record in own):
         return None
     if protocol.processes != AUTO:
         left = protocol.processes - len(own)
-        return left * seconds if left > 0 else None
+        return left * each_s if left > 0 else None
     if first.job.environments and len(own) < LEAST_ACROSS:
-        return (LEAST_ACROSS - len(own)) * seconds  # fewer decide nothing between environments
+        return (LEAST_ACROSS - len(own)) * each_s  # fewer decide nothing between environments
     if not all(record.status.passed for record in own):
         return None  # without parity there is no verdict to close
     samples = joined_samples([record.samples for record in own if record.samples is not None])
     by_process = samples.rounds_by_process if len(own) > 1 else ()
     estimate = judged(samples.baseline_s, samples.candidate_s, by_process, assumed_of(first))
-    return (left_to_close(protocol, estimate) or 1) * seconds if more_processes(protocol, estimate) else None
+    return (left_to_close(protocol, estimate) or 1) * each_s if more_processes(protocol, estimate) else None
 
 
 def _process_s(records: Sequence[Record]) -> float:

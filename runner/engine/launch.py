@@ -15,7 +15,7 @@ from harness.protocol import AUTO
 from harness.schema import Environment, Failure, Job, Record
 from harness.worker.limits import CPUS, GLIBC_SETTINGS
 from runner.engine import JobContext, Place
-from runner.engine.experiments import Attempt, attempted, next_attempt
+from runner.engine.experiments import Attempt, attempted, attempts, next_attempt
 from runner.engine.job_run import JobRun
 from runner.engine.worker_process import WorkerProcess, was_shortened
 from runner.engine.worker_start import ForkedStart, HostPool, Start, fresh_start
@@ -49,8 +49,7 @@ class Workers:
     def of(self, attempt: Attempt) -> Workers:
         """Without the pool, where a number of processes was asked for, or environments need equal conditions.
 
-        Those of ``--processes=auto`` are forked: their times vary as those of fresh processes do
-        (results/forked-cpu).
+        Those of ``auto`` are forked: their times vary as those of fresh processes do (results/forked-cpu).
         """
         job = attempt.job
         fixed = job.protocol.performance and job.protocol.processes not in (1, AUTO)
@@ -77,13 +76,12 @@ class Workers:
 def measure_job(job: Job, context: JobContext, log: Path, workers: Workers | None = None) -> Iterator[Record]:
     """All attempts of a job, one after the other: the records of its processes."""
     records: list[Record] = []
-    before = None
-    while (attempt := next_attempt(job, records)) not in (None, before) and not context.stop():
-        assert attempt is not None
+    for attempt in attempts(next_attempt, job, records):
+        if context.stop():
+            return
         for record in measure(attempt, records, context, log, workers):
             records.append(record)
             yield record
-        before = attempt
 
 
 def measure(

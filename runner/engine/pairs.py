@@ -144,10 +144,7 @@ class PairedRounds:
         ]
 
     def pairs(self) -> Pairs:
-        """The pairs with its baseline of each candidate that needs further rounds.
-
-        And with the reference's eager, if that is another one.
-        """
+        """Of each candidate that needs further rounds, with its baseline and with the reference's eager."""
         pairs = {}
         for candidate, state in self.timed.items():
             own = self._baseline(candidate)

@@ -224,8 +224,7 @@ class WorkerSession:
         With ``iterations``: one round of so many steps per sample, between the rounds of other sessions.
         """
         read = partial(self._renamed, resting=resting)
-        given = {"resting": list(resting)} if resting else {}
-        return self._call("measure", read, candidates=list(self.compilers), **given, **how)
+        return self._call("measure", read, candidates=list(self.compilers), resting=list(resting), **how)
 
     def _renamed(self, reply: Any, resting: Collection[str]) -> Measured:
         """With the job's names for the variants."""

@@ -128,8 +128,7 @@ class Host:
 class HostPool(contextlib.AbstractContextManager["HostPool"]):
     """Free hosts, by interpreter and environment variables. Threads may share it.
 
-    The system ends a host with the thread that has started it, so all are started by one that lives as long
-    as the pool.
+    The system ends a host with the thread that has started it. One thread, which lives as long, starts all.
     """
 
     def __init__(self, most: int = 2) -> None:

@@ -8,11 +8,7 @@ import torch
 from torch import nn
 
 from harness.parity.data import balance_of, scale_weights
-from tests.worker.planted import (
-    Attention,
-)
-
-REDUCED = ("bfloat16", "amp")
+from tests.worker.planted import Attention
 
 
 class Branches(nn.Module):

@@ -77,8 +77,6 @@ def chosen(given: Given) -> Action:
                 values = call.metavar if isinstance(call.metavar, tuple) else ()
                 add = f", or add {call.long}" if actions[0] is measure else ""
                 also = " and for runs that measure" if flag in measure.ALSO else ""
-                where = (
-                    f"{' '.join((call.long, *values))}{also}" if other is not measure else "runs that measure"
-                )
+                where = "runs that measure" if other is measure else " ".join((call.long, *values)) + also
                 raise UsageError(f"{flag.long} is for {where}; leave it out{add}")
     return actions[0]

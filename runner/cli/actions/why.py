@@ -45,8 +45,7 @@ def parse(given: Given) -> MeasureRequest:
         raise UsageError(f"{action} compares settings in the same rounds of a process; leave --isolate out")
     if not config.protocol.performance:
         raise UsageError(f"{action} needs times; leave --accuracy out")
-    config = replace(config, compilers=named)
-    return replace(request, config=config, asks=action.removeprefix("--"))
+    return replace(request, config=replace(config, compilers=named), asks=action.removeprefix("--"))
 
 
 def perform(request: MeasureRequest, argv: Sequence[str]) -> int:

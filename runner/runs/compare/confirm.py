@@ -20,7 +20,6 @@ from runner.runs.compare.run import environments_of, in_environment, run_of
 from runner.store.joined import results_of
 
 Outcomes = tuple[list[GateResult], list[UsageError]]
-NOT_RERUN = "not measured again"
 
 
 def gates_of_run(
@@ -81,7 +80,7 @@ def _confirmed(result: GateResult, path: Path, processes: Sequence[Record]) -> G
     for row in result.failed:
         subject = _subject(row)
         if not known.issuperset(subject):
-            unsure.append(replace(row, text=f"{row.text}; {NOT_RERUN}"))
+            unsure.append(replace(row, text=f"{row.text}; not measured again"))
         elif subject in failed:
             cases.append(replace(row, text=f"{row.text}; again {failed[subject].text}"))
         else:

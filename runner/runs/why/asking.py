@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.backends.settings.candidates import compiler_of
 from harness.schema import STOPPED, Job, Mode, Record
-from runner.engine.experiments import Attempt, Policy, next_attempt
+from runner.engine.experiments import Attempt, Policy, attempts, next_attempt
 from runner.errors import UsageError
 from runner.plan.compilers import Ask, with_availability
 from runner.runs.why.causes import OF_DYNAMO, Proposal, proposals, settings_to_try
@@ -120,11 +120,9 @@ def tuned(job: Job, records: Sequence[Record], say: Say) -> Why:
 def asked_why(job: Job, measure: Callable[[Job], Iterable[Record]]) -> Why:
     """The answer of ``--why``, at once. ``measure``: every record of this job. Raises ``NoTimes``."""
     records: list[Record] = []
-    before = None
-    while (attempt := next_of_why(job, records)) is not None and attempt != before:
+    for attempt in attempts(next_of_why, job, records):
         own = measure(attempt.job)
         records += [replace(r, experiment=attempt.experiment or r.experiment) for r in own]
-        before = attempt
     return explained(job, records)
 
 
