@@ -207,13 +207,7 @@ class Noisy(Script):
         return reply
 
 
-OPEN: dict[str, Any] = {
-    "repeat": None,
-    "min_rounds": 15,
-    "max_rounds": 45,
-    "max_measure_s": 1e9,
-    "processes": 1,
-}
+OPEN: Any = {"repeat": None, "min_rounds": 15, "max_rounds": 45, "max_measure_s": 1e9, "processes": 1}
 
 
 def test_a_candidate_that_is_done_leaves_the_rounds() -> None:
