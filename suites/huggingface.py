@@ -162,7 +162,9 @@ def _load(cls: Any, config: Any, entry: Entry, case: Case) -> Any:
         raise OSError(f"--pretrained: cannot load {entry.checkpoint} (no network?): {reason}") from error
 
 
-def warm() -> None:
-    """Imports what every ``build`` imports, for a host that forks workers."""
-    import transformers.modeling_utils
-    import transformers.models.auto.modeling_auto  # noqa: F401
+def warm(name: str) -> None:
+    """Imports what the case's ``build`` imports, for a host that forks workers."""
+    from suites.models import huggingface_config, huggingface_inputs  # noqa: F401
+    from suites.models.huggingface_names import model_class
+
+    model_class((entries().get(name) or _unnamed(name)).model_class or name)

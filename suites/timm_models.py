@@ -130,6 +130,6 @@ def arguments(case: Case) -> tuple[str, dict[str, Any], int | None]:
     return architecture, keywords, side
 
 
-def warm() -> None:
-    """Imports what every ``build`` imports, for a host that forks workers."""
+def warm(_: str) -> None:
+    """Imports what ``build`` imports, for a host that forks workers."""
     import timm  # noqa: F401

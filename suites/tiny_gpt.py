@@ -102,3 +102,10 @@ def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:
     module = importlib.import_module(f"{__package__}.models.{IMPLEMENTATIONS[implementation]}")
     model: nn.Module = getattr(module, implementation)(**config)
     return model
+
+
+def warm(name: str) -> None:
+    """Imports what the case's ``build`` imports, for a host that forks workers."""
+    importlib.import_module(f"{__package__}.models.next_symbol")
+    if entries()[name].implementation == "HuggingFaceGPT":
+        from transformers import OpenAIGPTModel  # noqa: F401

@@ -39,11 +39,11 @@ class Distance:
         return self.equal == self.elements
 
 
-def distance(one: torch.Tensor, other: torch.Tensor) -> Distance:
+def distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
     """Raises ``ValueError`` if shapes or types differ. A complex tensor counts as its two real parts."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        raise ValueError(f"{one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}")
-    left, right = (_flat(side) for side in (one, other))
+    if first.shape != second.shape or first.dtype != second.dtype:
+        raise ValueError(f"{first.dtype} {tuple(first.shape)} and {second.dtype} {tuple(second.shape)}")
+    left, right = (_flat(side) for side in (first, second))
     kind = BITS.get(left.dtype)
     if kind is None:
         equal = int((left == right).sum())
@@ -79,9 +79,9 @@ def sqnr_db(exact: torch.Tensor, other: torch.Tensor) -> float:
     return 10.0 * math.log10(signal / noise) if 0.0 < signal < math.inf and noise < math.inf else math.nan
 
 
-def cosine(one: torch.Tensor, other: torch.Tensor) -> float:
+def cosine(first: torch.Tensor, second: torch.Tensor) -> float:
     """Of the angle between two tensors as vectors; NaN if one is zero."""
-    left, right = one.double().flatten(), other.double().flatten()
+    left, right = first.double().flatten(), second.double().flatten()
     lengths = float(left.norm()) * float(right.norm())
     return float(left @ right) / lengths if lengths else math.nan
 

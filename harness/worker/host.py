@@ -10,7 +10,7 @@ the worker and them.
 
 The runner and the host exchange JSON messages over a socket; descriptors are passed with the request:
 
-    {"spawn": "/run/cases/x", "suite": "timm_models", "device": "cpu"}  [requests, replies, status page, log]
+    {"spawn": "/run/x", "suite": "timm_models", "case": "vgg16", "device": "cpu"}  [requests, replies, ...]
         ->  {"pid": 1234}  and, when the worker has ended,  {"ended": -11}
 
 The host itself must not use the driver of a device, because a fork cannot use it afterwards. A package may do
@@ -108,16 +108,17 @@ def _import_torch() -> None:
 
 
 def _serve(runner: socket.socket, *, bare: bool) -> None:
-    warmed = set[str]()
+    warmed = set[tuple[str, str]]()
     while True:
         data, descriptors, _, _ = socket.recv_fds(runner, MESSAGE, DESCRIPTORS)
         if not data:
             return
         request = json.loads(data)
-        if not bare and request["suite"] not in warmed:
-            warmed.add(request["suite"])
+        built = request["suite"], request["case"]
+        if not bare and built not in warmed:
+            warmed.add(built)
             with _importing():
-                _warm(request["suite"])
+                _warm(*built)
         # while a worker runs, SIGTERM must not end the host: the closed socket reports that the runner has
         # died, and the host then has processes to kill
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -134,8 +135,8 @@ def _serve(runner: socket.socket, *, bare: bool) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _warm(suite: str) -> None:
-    """Imports the suite's libraries. A suite given by path is the user's code, which runs in workers only."""
+def _warm(suite: str, case: str) -> None:
+    """Imports what ``build`` imports. A suite given by path is a user's code, which runs in workers only."""
     if suite not in suite_names():
         return
     warm = getattr(load_suite(suite), "warm", None)
@@ -144,7 +145,7 @@ def _warm(suite: str) -> None:
             warnings.simplefilter("ignore")
             # the worker will repeat a failed import and report it in its record
             with contextlib.suppress(Exception):
-                warm()
+                warm(case)
 
 
 def _await(pid: int, runner: socket.socket) -> bool:

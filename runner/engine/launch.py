@@ -57,7 +57,7 @@ class Workers:
 
     def start(self, job: Job) -> Start:
         if self.pool is not None:
-            return ForkedStart(pool=self.pool, suite=job.case.suite, device=job.device)
+            return ForkedStart(pool=self.pool, suite=job.case.suite, case=job.case.name, device=job.device)
         return fresh_start(*(environment.python for environment in job.environments))
 
     def variables(self, job: Job, caches: Path | None) -> dict[str, str]:

@@ -88,12 +88,14 @@ class Host:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def spawn(self, suite: str, folder: Path, descriptors: Sequence[int], device: str) -> ForkedProcess:
+    def spawn(
+        self, suite: str, case: str, folder: Path, descriptors: Sequence[int], device: str
+    ) -> ForkedProcess:
         """Forks a worker in ``folder`` with these descriptors (requests, replies, status page, log).
 
         The worker opens ``device`` first. Raises ``HostLost`` if the host cannot fork it.
         """
-        request = json.dumps({"spawn": str(folder), "suite": suite, "device": device}).encode()
+        request = json.dumps({"spawn": str(folder), "suite": suite, "case": case, "device": device}).encode()
         try:
             socket.send_fds(self._socket, [request], list(descriptors))
         except OSError:
@@ -205,6 +207,7 @@ class ForkedStart:
 
     pool: HostPool | None = None
     suite: str = ""
+    case: str = ""
     python: str = sys.executable
     device: str = "cpu"
 
@@ -220,7 +223,7 @@ class ForkedStart:
                 host = self.pool.take(self.python, environment)
                 release = partial(self.pool.give_back, self.python, environment, host)
             try:
-                process = host.spawn(self.suite, folder, [*descriptors, log.fileno()], self.device)
+                process = host.spawn(self.suite, self.case, folder, [*descriptors, log.fileno()], self.device)
             except HostLost:
                 host.close()
                 continue

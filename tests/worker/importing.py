@@ -64,15 +64,15 @@ def forbid() -> list[tuple[str, str]]:
     return asked
 
 
-def main(suite: str) -> None:
+def main(suite: str, case: str) -> None:
     import torch  # noqa: F401 - before its entry points are replaced
 
     asked = forbid()
     with host._importing():
         host._import_torch()
-        host._warm(suite)
+        host._warm(suite, case)
     print(json.dumps(asked))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -82,7 +82,8 @@ def printed(*words: str) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("suite", suite_names())
 def test_the_imports_of_a_host_ask_no_driver(suite: str) -> None:
-    assert json.loads(printed("-m", "tests.worker.importing", suite).splitlines()[-1]) == []
+    case = {"tiny_gpt": "HuggingFaceGPT_addition", "huggingface": "BertForMaskedLM"}.get(suite, "")
+    assert json.loads(printed("-m", "tests.worker.importing", suite, case).splitlines()[-1]) == []
 
 
 def test_a_library_that_asks_for_a_gpu_is_answered_without_driver(monkeypatch: Patch) -> None:
