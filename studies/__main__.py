@@ -15,19 +15,28 @@ from runner.cli.parser import add_flag
 from runner.errors import UsageError
 from runner.plan.settings import read, rows
 from studies.journal import read_lines
-from studies.options import CompileModesOptions, ImplementationsOptions, StudyOptions, TrainingTimeOptions
+from studies.options import (
+    CompileModesOptions,
+    ImplementationsOptions,
+    OneCoreOptions,
+    StudyOptions,
+    TrainingTimeOptions,
+)
 from studies.report import finish
 
 STUDIES: Mapping[str, tuple[StudyOptions, str]] = {
     "training-time": (TrainingTimeOptions(), "A: a small GPT, by precision and compiler"),
     "implementations": (ImplementationsOptions(), "B: four small language models, two tasks"),
     "compile-modes": (CompileModesOptions(), "C: torch.compile's modes, compile time and run time"),
+    "one-core": (OneCoreOptions(), "F: published speedups on one core, model by model"),
 }
+RUNS = ("one-core", "compile-modes")  # these are runs of the program, and take its flags
 
 
 def _module(study: str, name: str) -> Any:
     """A study's ``run`` has ``run(options, command, flags that are not its own) -> its folder``; its
-    ``report`` has ``render(lines) -> Report``. Study C has both in ``run``, and ``render(folder)``."""
+    ``report`` has ``render(lines) -> Report``. Those of ``RUNS`` have both in ``run``, with ``is_of(folder)``
+    and ``render(folder)``."""
     return importlib.import_module(f"studies.{study.replace('-', '_')}.{name}")
 
 
@@ -56,7 +65,7 @@ def _perform(arguments: Sequence[str]) -> int:
     again = studies.add_parser("report", help="write tables and plots again, from a study's folder")
     again.add_argument("folder", type=Path, help="the folder of a study")
     given, more = parser.parse_known_args(arguments)
-    if more and given.study != "compile-modes":
+    if more and given.study not in RUNS:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     if given.study == "report":
         return report(given.folder)
@@ -67,9 +76,9 @@ def _perform(arguments: Sequence[str]) -> int:
 
 def report(folder: Path) -> int:
     """Writes the tables and plots of a study from its records, prints the report; 1 if a check failed."""
-    of_modes = _module("compile-modes", "run")
-    if of_modes.parts_of(folder):
-        return finish(folder, of_modes.render(folder))
+    for study in (_module(name, "run") for name in RUNS):
+        if study.is_of(folder):
+            return finish(folder, study.render(folder))
     lines = read_lines(folder)
     name = str(lines[0].get("study"))
     if name not in STUDIES:

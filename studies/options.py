@@ -133,3 +133,10 @@ class CompileModesOptions(StudyOptions):
     """Study C. All other flags of its command line are those of ``runner.py``, and go to its runs."""
 
     parts: tuple[str, ...] = several(PARTS, "--parts=NAME", choice("part", PARTS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneCoreOptions(StudyOptions):
+    """Study F. All other flags of its command line are those of ``runner.py``."""
+
+    part: str = option("150m", "--part=TIME", Kind())

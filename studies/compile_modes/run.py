@@ -5,9 +5,6 @@ Its report says whether compile and run times of the modes tell the expected sto
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -20,9 +17,7 @@ from runner.analysis.derive import compare
 from runner.analysis.digits import estimate_text, seconds_text, significant
 from runner.analysis.results import Result
 from runner.analysis.verdicts.decision import difference
-from runner.cli.actions import chosen, measure
 from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK
-from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.reports.parts.sections import environment_line
@@ -30,6 +25,7 @@ from runner.store.record_file import read_records, stored
 from runner.store.run_folder import RECORDS, new_folder
 from studies.journal import is_journal
 from studies.options import CompileModesOptions
+from studies.program import check, measured, replaced
 from studies.report import (
     FAILS,
     HOLDS,
@@ -43,7 +39,6 @@ from studies.report import (
     span,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 MODES = {
     "inductor": "default",
     "inductor_reduce_overhead": "reduce-overhead",
@@ -84,30 +79,22 @@ def flags_of(part: str, options: CompileModesOptions, more: Sequence[str]) -> li
         **({"--threads": str(options.threads)} if options.threads else {}),
         **(QUICK if options.quick else (ON_CPU if cpu else ON_GPU)[part]),
     }
-    theirs = understood(more)[0]
-    swept = {SWEPT.get(axis.partition("=")[0]) for axis in theirs.get("sweep", ())}
+    swept = {SWEPT.get(axis.partition("=")[0]) for axis in understood(more)[0].get("sweep", ())}
     ours = [*PARTS[part], *(f"{flag}={value}" for flag, value in values.items() if flag not in swept)]
     if part == "images" and not options.quick:
         ours.append("--only=resnet152")
-    return [
-        *EACH,
-        *(["--freezing"] if cpu else []),  # max-autotune measures kernels only for constant weights there
-        *(flag for flag in ours if not theirs.keys() & understood([flag])[0].keys()),
-        *more,
-    ]
+    # max-autotune measures kernels only for constant weights there
+    return [*EACH, *(["--freezing"] if cpu else []), *replaced(ours, more)]
 
 
 def run(options: CompileModesOptions, _: Sequence[str], more: Sequence[str]) -> Path:
     """Measures the parts; returns the folder. ``UsageError`` before anything is written."""
     commands = {part: flags_of(part, options, more) for part in options.parts}
     for words in commands.values():
-        typed, _ = understood(words)
-        if chosen(typed) is not measure:
-            raise UsageError("compile-modes measures; give flags of other actions to runner.py")
-        parsed(measure, typed)
+        check("compile-modes", words)
     folder = new_folder(options.output_dir, "study-compile-modes")
     for name, words in commands.items():
-        code = _measured([sys.executable, str(ROOT / "runner.py"), *words, f"--output-dir={folder / name}"])
+        code = measured([*words, f"--output-dir={folder / name}"])
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         if code not in (OK, FAILURES):
@@ -115,17 +102,11 @@ def run(options: CompileModesOptions, _: Sequence[str], more: Sequence[str]) -> 
     return folder
 
 
-def _measured(command: Sequence[str]) -> int:
-    """The exit code. After Ctrl-C, ``subprocess.run`` would kill the run before it has kept its rounds."""
-    with subprocess.Popen(command, start_new_session=True) as process:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                process.send_signal(signal.SIGINT)
-
-
 # -- the report ----------------------------------------------------------------------------------
+
+
+def is_of(folder: Path) -> bool:
+    return bool(parts_of(folder))
 
 
 def parts_of(folder: Path) -> list[Path]:

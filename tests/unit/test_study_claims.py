@@ -1,5 +1,6 @@
 """Studies B and C without training and workers: their questions, and what is said of their sources."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from harness.schema import Job, Mode, Record, Status
 from runner.analysis.derive import compare
+from runner.analysis.results import Estimate
 from runner.cli.actions import chosen
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
@@ -19,7 +21,8 @@ from studies.compile_modes.run import EXPECTATIONS, MODES, PARTS, expectations, 
 from studies.implementations.addition import generate
 from studies.implementations.report import claims, fitted
 from studies.journal import Line
-from studies.options import CompileModesOptions
+from studies.one_core import run as one_core
+from studies.options import CompileModesOptions, OneCoreOptions
 from studies.report import FAILS, HOLDS, OPEN
 from tests.factories import Capture, make_job, make_record
 
@@ -197,3 +200,39 @@ def test_a_run_with_a_failure_is_reported_and_ends_with_1(tmp_path: Path, capsys
     assert "- resnet152 float32, reduce-overhead: crash" in printed
     assert "[images/report.md](images/report.md)" in printed
     assert (tmp_path / EXPECTATIONS).read_text() in printed
+
+
+@pytest.mark.parametrize(
+    ("interval", "numbers", "verdict"),
+    [
+        ((1.4, 1.6), (1.5,), HOLDS),
+        ((1.4, 1.6), (1.65,), HOLDS),  # within what published numbers differ among themselves
+        ((1.4, 1.6), (1.8, 1.5), HOLDS),
+        ((1.4, 1.6), (1.8,), FAILS),
+        ((0.9, 1.6), (1.5,), OPEN),  # it holds 1, too
+        ((0.9, 1.1), (1.02,), HOLDS),  # the published number is near 1 itself
+        (None, (1.5,), OPEN),
+    ],
+)
+def test_a_published_number_is_held_against_our_interval(
+    interval: tuple[float, float] | None, numbers: tuple[float, ...], verdict: str
+) -> None:
+    theirs = one_core.Published(suite="", model="", family="", numbers=[("2023", n) for n in numbers])
+    logs = interval and (math.log(interval[0]), math.log(interval[1]))
+    assert one_core.holds(Estimate(log=0.0, interval=logs), theirs, 0.03) == verdict
+    assert one_core.holds(None, theirs, 0.03) == one_core.NO_NUMBER
+
+
+def test_the_study_of_one_core_measures_what_was_published_and_reports_it(tmp_path: Path) -> None:
+    models = one_core.published()
+    assert (len(models), round(one_core.deviation(models.values()), 4)) == (65, 0.0268)
+    words = one_core.flags_of(OneCoreOptions(), ["--only=lcnet_050"])
+    assert words.count("--only=lcnet_050") == 1
+    assert not any("fbnetc" in word for word in words)
+    job = make_job(name="lcnet_050", candidates=one_core.COMPILERS)
+    for candidate in one_core.COMPILERS:
+        append_record(tmp_path / "records.jsonl", make_record(job, candidate))
+    assert one_core.is_of(tmp_path)
+    text = one_core.render(tmp_path).text
+    assert "1 of 65 models with a published number have ours" in text
+    assert "| lcnet_050 | image, convolution | 1.44 (2023) |" in " ".join(text.split())
