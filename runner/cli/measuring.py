@@ -35,6 +35,7 @@ from runner.plan.probe import asking_for
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
+from runner.runs.compare.release import release_page
 from runner.runs.why.asking import ASKED, usable
 from runner.runs.why.page import asked_in, say_why
 from runner.store.figures import read_figures
@@ -251,16 +252,25 @@ def _report(folder: RunFolder, console: Console, formats: Formats, unfinished: s
     short = len(content.records) <= SHORT_RUN
     drawn = [record for record in content.records if short or not is_plain_pass(record)]
     summary = replace(summarize(content.records), figures=read_figures(folder.path, drawn))
-    _show(summary, folder, console, formats, unfinished)
+    asked = formats is None or "md" in formats
+    page = release_page(folder.path, content.records, content.processes) if asked else {}
+    _show(summary, page, folder, console, formats, unfinished)
     if content.damage:
         return BAD_INPUT
     fine = all(record.status.passed or not record.status.counted for record in content.records)
     return OK if fine else FAILURES
 
 
-def _show(summary: Summary, folder: RunFolder, console: Console, formats: Formats, unfinished: str) -> None:
+def _show(
+    summary: Summary,
+    page: Mapping[str, bytes],
+    folder: RunFolder,
+    console: Console,
+    formats: Formats,
+    unfinished: str,
+) -> None:
     """Writes the files and prints the report, which ends with the answer and the path of report.html."""
-    files = render_all(summary, formats)
+    files = {**render_all(summary, formats), **page}
     printed = formats is None or CONSOLE in formats
     try:
         folder.write_derived(files)
