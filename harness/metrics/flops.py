@@ -89,13 +89,14 @@ def flop_counter() -> Any:
     return counter
 
 
-def _convolution_backward(gradient: Any, inputs: Any, weight: Any, *others: Any, **_: Any) -> int:
+def _convolution_backward(gradient: Any, inputs: Any, weight: Any, *others: Any, **_out: Any) -> int:
     """Each gradient has the FLOPs of the forward. The arguments are those of the operation, as shapes.
 
     torch's formula (2.13, 2.15; pytorch/pytorch#183405) multiplies a grouped weight's by the groups.
     """
     *_, transposed, _padding, _groups, wanted = others
-    return 2 * math.prod(inputs if transposed else gradient) * math.prod(weight[1:]) * sum(wanted[:2])
+    each: int = 2 * math.prod(inputs if transposed else gradient) * math.prod(weight[1:])
+    return each * sum(map(bool, wanted[:2]))
 
 
 def _cpu_attention() -> dict[Any, Callable[..., int]]:

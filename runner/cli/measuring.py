@@ -281,6 +281,8 @@ def _show(
         print_report(summary, console)
     if traces := len([*folder.path.glob("cases/*/trace-*.json")]):
         say(console, f"{counted(traces, 'trace')} for ui.perfetto.dev: {folder.path}/cases/*/trace-*.json")
+    for name in page:
+        say(console, f"Changes between the environments, by severity: {folder.path / name}")
     if unfinished:
         say(console, unfinished)
     if printed:

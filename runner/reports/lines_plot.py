@@ -81,9 +81,9 @@ def draw(rows: Sequence[Strip]) -> Figure:
 def _draw_panel(ax: Axes, panel: Panel) -> None:
     for label, style, points in panel.lines:
         x, y = [x for x, _ in points], [there.factor for _, there in points]
-        steps = {"drawstyle": "steps-pre"} if panel.y == SHARE else {}
-        some = 0.1 if len(x) > MANY else None
-        ax.plot(x, y, label=label, linewidth=1.3, ms=4, markevery=some, **style, **steps)
+        look: dict[str, Any] = {"drawstyle": "steps-pre"} if panel.y == SHARE else {}
+        look["markevery"] = 0.1 if len(x) > MANY else None
+        ax.plot(x, y, label=label, linewidth=1.3, ms=4, **style, **look)
         low, high = ([getattr(there, end) or there.factor for _, there in points] for end in ("low", "high"))
         ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
     ax.set(xscale="log", yscale="log", xlabel=f"{panel.x} (log scale)", ylabel=panel.y)

@@ -75,8 +75,9 @@ class Moved(NamedTuple):
     def speed(self, quantity: str) -> Estimate | None:
         """How many times as fast the environment is as the reference."""
         time = self.change.of(quantity)
-        ends = time and time.interval and (-time.interval[1], -time.interval[0])
-        return time and Estimate(log=-time.log, interval=ends)
+        if time is None:
+            return None
+        return Estimate(log=-time.log, interval=time.interval and (-time.interval[1], -time.interval[0]))
 
 
 def release_page(path: Path, records: Sequence[Record], processes: Sequence[Record]) -> dict[str, bytes]:
