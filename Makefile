@@ -11,7 +11,7 @@ BASE := $(VENV)/.base
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check golden shown lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check golden shown regional lint docs format install clean help study-a study-b study-c
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -131,6 +131,17 @@ SHOWN ?= logs/shown-$(shell date -u +%Y%m%dT%H%M%S)
 shown: $(STAMP)
 	$(RUN) runner.py --suites=tiny_gpt --training --dtypes=bfloat16 --output-dir=$(SHOWN)
 	$(RUN) -m docs.pages --run $(SHOWN)
+
+# Ten whole models, compiled by their repeated blocks and at once, each from empty caches: the table of docs/RESULTS.md.
+# About 25 minutes on two cores, with nothing beside it; then make golden, and paste what python -m docs.numbers prints
+REGIONAL ?= logs/regional-$(shell date -u +%Y%m%dT%H%M%S)
+BLOCKS := DINOv3_ViT_small,DistilBertForMaskedLM,CLIP_ViT_B32,ConvNeXtV2_tiny,Swin_tiny,MobileBertForMaskedLM
+BLOCKS := $(BLOCKS),vit_base_patch16_224,mixer_b16_224,beit_base_patch16_224,eva02_tiny_patch14_224
+regional: $(STAMP)
+	$(RUN) runner.py --suites=timm_models,huggingface --inference --float32 --devices=cpu --scale=full --batch-size=1 -n12 \
+		--processes=1 --compile-runs=1 --compilers=inductor_regional,inductor --only=$(BLOCKS) --output-dir=$(REGIONAL) || test $$? = 1
+	mkdir -p results/regional-cpu
+	for name in records.jsonl run.json; do gzip -9nc $(REGIONAL)/$$name > results/regional-cpu/$$name.gz; done
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

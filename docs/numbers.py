@@ -27,6 +27,7 @@ from docs.records import (
     FURTHER,
     JUDGED,
     PROCESSES,
+    REGIONAL,
     ROOT,
     SMALL,
     VERDICTS,
@@ -39,11 +40,12 @@ from docs.records import (
     with_further_processes,
 )
 from harness.loading.python_file import load_file
-from harness.schema import Protocol, Record, Samples
+from harness.schema import COLD, Protocol, Record, Samples
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
-from runner.analysis.digits import steps_text
-from runner.analysis.statistics import wilson
+from runner.analysis.digits import estimate_text, ms_text, seconds_text, steps_text
+from runner.analysis.results import PAIRS, Estimate, PairedEstimate, single
+from runner.analysis.statistics import geomean, wilson
 from runner.analysis.texts import failures, mean_text
 from runner.analysis.verdicts import Limits, Verdict
 from runner.analysis.verdicts.between import assumed_in
@@ -393,6 +395,41 @@ def spread() -> str:
     return f"| {sequential}, one run after the other | {paired} |"
 
 
+def regional() -> list[str]:
+    """What RESULTS says of whole models, compiled by repeated blocks and at once; [] without records."""
+    records = [*records_below(REGIONAL)]
+    summary, rows, speeds, steps = summarize(records), list[str](), list[Estimate](), list[Estimate]()
+    starts = {
+        (one.comparison.record.job.key, one.comparison.record.candidate): one.time.factor
+        for one in summary.compile_starts
+        if one.start == COLD
+    }
+    for pair in summary.of(PAIRS):
+        assert pair.other is not None
+        assert isinstance(pair.estimate, PairedEstimate)
+        at_once, by_block = (starts[side.job.key, side.candidate] for side in (pair.other, pair.record))
+        speeds.append(single(at_once / by_block))
+        steps.append(pair.estimate)
+        cells = (
+            *(
+                pair.record.job.case.name,
+                *map(seconds_text, (at_once, by_block)),
+                f"{at_once / by_block:.1f}x",
+            ),
+            *(
+                *map(ms_text, (pair.estimate.baseline_ms, pair.estimate.candidate_ms)),
+                estimate_text(steps[-1]),
+            ),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    if not rows:
+        return []
+    means = [mean_text(geomean(own)) for own in (speeds, steps)]
+    jobs = {record.job.key for record in records}
+    whole = f"| geometric mean [95 %] | | | {means[0]} | | | {means[1]} |"
+    return [*rows, whole, f"{len(rows)} of {len(jobs)} models pass with both", made_with(records)]
+
+
 def lines() -> dict[str, list[str]]:
     """What each page must have, by its path."""
     older = [*records_below(SMALL)]
@@ -436,6 +473,7 @@ def lines() -> dict[str, list[str]]:
             f"of {sum(counts)} at random, this default leaves {counts[-1]} open there",
             *(made_with([*of_float32, *further, *of_bfloat16]), made_with(records)),
             *(*sentences(small, all_small), small_explained(explanations, all_small), rules(older, records)),
+            *regional(),
         ],
         "docs/BIAS.md": [
             f"{smallest_to_largest(both, 'processor')} on another processor",

@@ -30,6 +30,7 @@ AGAIN = (
     (XEON / "ten", VERDICTS / "whole-training-xeon-again"),
 )
 """Two runs of the same ten models each: in inference, then three times in training."""
+REGIONAL = ROOT / "results" / "regional-cpu"
 PROCESSES = ROOT / "results" / "processes-cpu"
 POOLED = "cpu"  # in place of the name of a processor
 

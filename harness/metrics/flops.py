@@ -11,6 +11,7 @@ matrices of m x n, and m * n for its sum. With any other operation (a fused soft
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -76,14 +77,26 @@ def _seeing_compiled() -> Any:
 
 
 def flop_counter() -> Any:
-    """torch's counter with the CPU's attention: a context manager with ``get_total_flops()``."""
+    """torch's counter with our formulas: a context manager with ``get_total_flops()``."""
+    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    counter = FlopCounterMode(display=False, custom_mapping=_cpu_attention())
+    formulas = {**_cpu_attention(), torch.ops.aten.convolution_backward: _convolution_backward}
+    counter = FlopCounterMode(display=False, custom_mapping=formulas)
     # of all modules: its own tracker's hooks fail in the branches of torch.cond
     none = {"__enter__": lambda: None, "__exit__": lambda *_: None}
     vars(counter)["mod_tracker"] = SimpleNamespace(parents=("Global",), **none)
     return counter
+
+
+def _convolution_backward(gradient: Any, inputs: Any, weight: Any, *others: Any, **_out: Any) -> int:
+    """Each gradient has the FLOPs of the forward. The arguments are those of the operation, as shapes.
+
+    torch's formula (2.13, 2.15; pytorch/pytorch#183405) multiplies a grouped weight's by the groups.
+    """
+    *_, transposed, _padding, _groups, wanted = others
+    each: int = 2 * math.prod(inputs if transposed else gradient) * math.prod(weight[1:])
+    return each * sum(map(bool, wanted[:2]))
 
 
 def _cpu_attention() -> dict[Any, Callable[..., int]]:

@@ -220,6 +220,7 @@ def _group(compiler: str, place: Place, members: Sequence[Result], common: froze
         means={"judged_finely": _mean(passed, columns()["judged_finely"].value), **means},
         verdicts={verdict.value: counts[verdict] for verdict in Verdict},
         checked=any(c.record.job.protocol.accuracy for c in members),
+        speedups=tuple(c.speedup for c in passed if c.speedup is not None),
     )
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness.declared import finite
+from harness.declared import CANDIDATE, EAGER, GIGA, finite
 from harness.devices import of, type_of
 from harness.loading.toml_file import read_toml
 from harness.schema import BASELINE, CACHE_FILE, COLD, WARM, Record, Status
 from harness.timing.measure import placement
 from runner.analysis.columns import columns
-from runner.analysis.digits import MISSING, break_even_text, estimate_text, with_unit
+from runner.analysis.digits import MISSING, break_even_text, estimate_text, ms_text, with_unit
 from runner.analysis.results import Estimate, Finding, Result
+from runner.analysis.sweep import median_ms
 from runner.analysis.texts import is_coarse, resolution_text
 from runner.analysis.verdicts import Limits, compiling
 from runner.analysis.verdicts.compiling import LATENCY, WAITING, by_round
@@ -28,6 +29,9 @@ MESSAGE_LENGTH = 160  # the whole message is in the record and its log
 LEAST_OF_WARM = 1.25  # a warm start is so many times as fast as a cold one
 CLOCK_SPREAD = 0.05
 MINOR_FAULT_S = 0.5e-6  # assumed, with clearing the page; not measured
+LEAST_BEYOND, LEAST_BEYOND_CPU = 2.5, 4.0
+"""How many times as fast as its FLOPs at the peak is impossible. A convolution by Winograd's F(2x2, 3x3) has
+2.25 times fewer products (Lavin and Gray 2016); the clock of a CPU's peak may be half of its fastest."""
 HARMLESS = ("", "set application clocks")  # a user fixed the clock, which makes times steadier
 
 
@@ -231,6 +235,27 @@ class Known:
         sides, step_ms = ("baseline", "candidate"), self.comparison.baseline_ms
         eager, candidate = (self.comparison.number(f"{side}_minor_faults") or 0.0 for side in sides)
         return abs(eager - candidate) * MINOR_FAULT_S * 1000 / step_ms if step_ms else 0.0
+
+    def too_fast(self) -> str:
+        """The sides whose step ends before its FLOPs can; "" where the FLOPs or a peak are unknown.
+
+        The bound: FLOPs / the higher of the device's peaks, of its data sheet and measured. Traffic is no
+        bound: caches may hold the data, and fusion moves fewer bytes.
+        """
+        c, samples, sides = self.comparison, self.record.samples, []
+        margin = LEAST_BEYOND if of(self.record.job.device).accelerated else LEAST_BEYOND_CPU
+        for side, times in ((EAGER, samples.baseline_s), (CANDIDATE, samples.candidate_s)) if samples else ():
+            shares = [c.number(f"{side}share_of_{peak}") for peak in ("data_sheet", "measured")]
+            rate, flops = c.number(f"{side}tflop_per_s"), c.number("flops_per_step")
+            beyond = min(share or 0.0 for share in shares)
+            step = median_ms(times) if c.n else None
+            if rate and flops and step and step.high and beyond * step.factor / step.high > margin:
+                name = "eager" if side == EAGER else "the candidate"
+                bound = f"{ms_text(step.factor * beyond)} ms at the peak of {rate / beyond:.3g} TFLOP/s"
+                sides.append(
+                    f"{name} takes {ms_text(step.factor)} ms; {flops / GIGA:,.3g} GFLOP need {bound}"
+                )
+        return "; ".join(sides)
 
     def crowded(self) -> bool:
         """Whether other work used the CPUs: if eager's times vary less, the context switches did no harm."""

@@ -357,6 +357,14 @@ class GroupSummary:
     means: dict[str, MeanOf]  # of the metrics that have an average, and of ``judged_finely``
     verdicts: dict[str, int]  # number of passed records by verdict
     checked: bool  # whether parity was checked; without it (--performance), ``passed`` counts what ran
+    speedups: tuple[float, ...]  # of those that passed
+
+    def fast(self, p: float) -> int:
+        """How many passed and are at least ``p`` times as fast as eager: KernelBench's fast_p x ``total``.
+
+        fast_p (Ouyang et al. 2025, arXiv 2502.10517) counts what failed in its denominator.
+        """
+        return sum(speedup >= p for speedup in self.speedups)
 
 
 class CompileStart(NamedTuple):

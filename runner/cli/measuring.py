@@ -35,6 +35,8 @@ from runner.plan.probe import asking_for
 from runner.reports import render_all
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
+from runner.runs.compare.release import FILE as RELEASE
+from runner.runs.compare.release import release_page
 from runner.runs.why.asking import ASKED, usable
 from runner.runs.why.page import asked_in, say_why
 from runner.store.figures import read_figures
@@ -251,16 +253,25 @@ def _report(folder: RunFolder, console: Console, formats: Formats, unfinished: s
     short = len(content.records) <= SHORT_RUN
     drawn = [record for record in content.records if short or not is_plain_pass(record)]
     summary = replace(summarize(content.records), figures=read_figures(folder.path, drawn))
-    _show(summary, folder, console, formats, unfinished)
+    files = render_all(summary, formats)
+    if formats is None or "md" in formats:
+        files |= release_page(folder.path, content.records, content.processes)
+    _show(summary, files, folder, console, formats, unfinished)
     if content.damage:
         return BAD_INPUT
     fine = all(record.status.passed or not record.status.counted for record in content.records)
     return OK if fine else FAILURES
 
 
-def _show(summary: Summary, folder: RunFolder, console: Console, formats: Formats, unfinished: str) -> None:
+def _show(
+    summary: Summary,
+    files: Mapping[str, bytes],
+    folder: RunFolder,
+    console: Console,
+    formats: Formats,
+    unfinished: str,
+) -> None:
     """Writes the files and prints the report, which ends with the answer and the path of report.html."""
-    files = render_all(summary, formats)
     printed = formats is None or CONSOLE in formats
     try:
         folder.write_derived(files)
@@ -271,6 +282,8 @@ def _show(summary: Summary, folder: RunFolder, console: Console, formats: Format
         print_report(summary, console)
     if traces := len([*folder.path.glob("cases/*/trace-*.json")]):
         say(console, f"{counted(traces, 'trace')} for ui.perfetto.dev: {folder.path}/cases/*/trace-*.json")
+    if RELEASE in files:
+        say(console, f"Changes between the environments, by severity: {folder.path / RELEASE}")
     if unfinished:
         say(console, unfinished)
     if printed:

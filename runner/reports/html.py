@@ -17,7 +17,7 @@ from typing import Any
 
 from runner.analysis.results import Result, Summary
 from runner.analysis.texts import coarse_note
-from runner.reports.lines_plot import svgs
+from runner.reports.lines_plot import shares, svgs, sweeps
 from runner.reports.pages.panels import CHUNK, panel_chunks
 from runner.reports.pages.rows import counts, identities, table_data, title, verdicts
 from runner.reports.pages.templates import source, template
@@ -29,6 +29,7 @@ from runner.reports.views import RESULTS, VIEWS
 
 FORMATS = ("html",)
 FILE = "report.html"
+DRAWN = {AVERAGES.name: shares, CURVES.name: sweeps}
 SHOWN_CASES = 12  # of each warning; the rest is folded
 
 
@@ -97,6 +98,7 @@ def _views(summary: Summary) -> Iterator[dict[str, Any]]:
     """Tables or lists of each view. The page has charts and an interactive table instead of the results'."""
     for view in VIEWS:
         if HTML in view.outlets:
+            drawn = DRAWN.get(view.name)
             tables = view.tables(summary) if isinstance(view, View) and view is not RESULTS else ()
             yield {
                 "name": view.name,
@@ -106,7 +108,7 @@ def _views(summary: Summary) -> Iterator[dict[str, Any]]:
                 "folded": CONSOLE not in view.outlets,
                 "notes": [*dict.fromkeys(note for table in tables for note in table.notes)],
                 "bars": [counts(row.comparisons) for row in averages(summary)] if view is AVERAGES else (),
-                "pictures": [_base64(file) for file in svgs(summary)] if view is CURVES else (),
+                "pictures": [_base64(svg) for svg in svgs(drawn(summary))] if drawn else (),
             }
 
 

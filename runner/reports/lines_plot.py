@@ -3,11 +3,12 @@
 ``{suite}_{dtype}_curves.png``, ``.svg``: speedup, time of a step, compilation and peak memory over the axis,
 and the time of a step over its peak memory; bands are 95 % intervals. ``{suite}_{dtype}_start_up.png``,
 ``.svg``: steps done over the seconds since the model was built; a curve above eager's has overtaken it.
+``{suite}_{dtype}_fast_p.png``, ``.svg``: the share of models that are right and at least p times as fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from runner.analysis.sweep import median_ms
 from runner.analysis.texts import compiler_name
 from runner.names import case_name
 from runner.reports.parts import pictures
+from runner.reports.parts.averages import fast, fast_plot
 from runner.reports.parts.curves import curve_plot
 from runner.reports.parts.sections import compilers, plot_name
 from runner.reports.parts.start_up import form_name, overtaking_text
@@ -31,7 +33,7 @@ MOST_ROWS = 12  # of a suite; report.md has all
 MANY = 50  # points of a line, which has markers at some of them
 EAGER: Mapping[str, Any] = {"color": "black", "marker": "o"}
 SPEEDUP, STEP, COMPILATION = "speedup over eager", "step (ms)", "compilation (s)"
-PEAK = "peak memory (GB)"
+PEAK, SHARE = "peak memory (GB)", "share of models"
 MEASURES = (SPEEDUP, STEP, COMPILATION, PEAK)
 CANDIDATE, BASELINE = 0, 1
 Styles = Mapping[str, Mapping[str, Any]]
@@ -56,12 +58,12 @@ class Strip(NamedTuple):
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    return pictures.pictures(pictures.by_name([*sweeps(summary), *races(summary)], draw))
+    return pictures.pictures(pictures.by_name([*sweeps(summary), *races(summary), *shares(summary)], draw))
 
 
-def svgs(summary: Summary) -> tuple[bytes, ...]:
-    """The curves in report.html."""
-    return tuple(map(pictures.svg, pictures.by_name(sweeps(summary), draw).values()))
+def svgs(strips: Iterable[tuple[str, Strip]]) -> tuple[bytes, ...]:
+    """Pictures in report.html."""
+    return tuple(map(pictures.svg, pictures.by_name(strips, draw).values()))
 
 
 @pictures.plain_style()
@@ -79,13 +81,18 @@ def draw(rows: Sequence[Strip]) -> Figure:
 def _draw_panel(ax: Axes, panel: Panel) -> None:
     for label, style, points in panel.lines:
         x, y = [x for x, _ in points], [there.factor for _, there in points]
-        ax.plot(x, y, label=label, linewidth=1.3, ms=4, markevery=0.1 if len(x) > MANY else None, **style)
+        look: dict[str, Any] = {"drawstyle": "steps-pre"} if panel.y == SHARE else {}
+        look["markevery"] = 0.1 if len(x) > MANY else None
+        ax.plot(x, y, label=label, linewidth=1.3, ms=4, **style, **look)
         low, high = ([getattr(there, end) or there.factor for _, there in points] for end in ("low", "high"))
         ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
     ax.set(xscale="log", yscale="log", xlabel=f"{panel.x} (log scale)", ylabel=panel.y)
     if panel.y == SPEEDUP:
         ax.axhline(1.0, color="black", linewidth=0.8, zorder=1)
-    pictures.log_ticks(ax.yaxis, "x" if panel.y == SPEEDUP else "")
+    if panel.y == SHARE:
+        ax.set(yscale="linear", ylim=(0, 1.02))
+    else:
+        pictures.log_ticks(ax.yaxis, "x" if panel.y == SPEEDUP else "")
     pictures.log_ticks(ax.xaxis)
     if panel.places:
         ax.set_xticks(panel.places)
@@ -152,3 +159,22 @@ def races(summary: Summary) -> Iterator[tuple[str, Strip]]:
         panels = [Panel("seconds since the model was built", "steps done", lines)]
         strip = Strip(title, first, panels, legend="from: overtakes eager after so many steps")
         yield plot_name(summary.labels[job.case.suite], job.dtype, "_start_up"), strip
+
+
+def shares(summary: Summary) -> Iterator[tuple[str, Strip]]:
+    """The file of the shares of each section (fast_p over p), and its panel."""
+    of_compiler = pictures.styles(compilers(summary))
+    for part, rows in groupby(fast(summary), key=lambda row: row.part):
+        groups = [row.group for row in rows]
+        speedups = sorted({1.0, *(speedup for group in groups for speedup in group.speedups)})
+        ends = [speedups[0] / 1.1, *speedups, speedups[-1] * 1.1]
+        lines = [
+            (
+                f"{compiler_name(group.compiler)}, n = {group.total}",
+                {**of_compiler[group.compiler], "marker": ""},
+                [(p, single(group.fast(p) / group.total)) for p in ends],
+            )
+            for group in groups
+        ]
+        panel = Panel("p: passed, and at least p times as fast as eager", SHARE, lines)
+        yield fast_plot(part), Strip(part.title, part.comparisons[0], [panel])

@@ -11,7 +11,7 @@ from runner.analysis.results import CONTROL, Finding, Result, Summary
 from runner.analysis.texts import coarse_note, compiler_name, failures_text
 from runner.names import case_name, merged_facts, plain
 from runner.reports.closing import closing_lines
-from runner.reports.parts.averages import AVERAGES
+from runner.reports.parts.averages import AVERAGES, fast_lines
 from runner.reports.parts.curves import CURVES
 from runner.reports.parts.ratios import CANDIDATES, COMPILED, ENVIRONMENTS
 from runner.reports.parts.sections import (
@@ -104,7 +104,7 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
     Lists(
         name="answers",
         title="Executive summary",
-        lists=lambda summary: [Finding(title="", cases=closing_lines(summary))],
+        lists=lambda summary: [Finding(title="", cases=(*closing_lines(summary), *fast_lines(summary)))],
         outlets=(MARKDOWN,),
     ),
     AVERAGES,

@@ -175,3 +175,35 @@ def test_a_verdict_on_a_card_says_that_its_tau_is_assumed(device: str, date: str
     assert f" {expected}, pass" in outcome(record)
     borrowed = [caveat for caveat in summary.caveats if "measured on a CPU" in caveat]
     assert len(borrowed) == ("assumed" in expected)
+
+
+# -- faster than the hardware can be -----------------------------------------------
+FLOPS: dict[str, Scalar] = {
+    "flops_per_step": 1e9,  # 10 ms at the higher of the two peaks, as long as eager takes
+    "data_sheet_peak_flop_per_s": 1e11,
+    "measured_peak_flop_per_s": 8e10,
+}
+
+
+@pytest.mark.parametrize(
+    ("speedup", "device", "changed", "told"),
+    [
+        (20.0, "cpu", {}, True),
+        (3.0, "cpu", {}, False),  # Winograd's convolutions and a faster clock could
+        (3.0, "cuda", {}, True),
+        (2.0, "cuda", {}, False),
+        (20.0, "cpu", {"measured_peak_flop_per_s": 8e11}, False),  # the data sheet is wrong
+        *((20.0, "cpu", {name: None}, False) for name in FLOPS),
+    ],
+)
+def test_a_step_under_the_bound_of_its_flops_is_a_finding(
+    speedup: float, device: str, changed: dict[str, Scalar], told: bool
+) -> None:
+    record = make_record(make_job(device=device), speedup=speedup, metrics={**FLOPS, **changed})
+    titles = [warning.title for warning in summarize([record]).warnings]
+    assert ("Faster than the hardware can be" in titles) is told
+    if told:
+        (case,) = finding([record], "Faster than the hardware").cases
+        assert "the candidate takes" in case
+        assert "1 GFLOP need 10" in case
+        assert case.endswith("ms at the peak of 0.1 TFLOP/s")

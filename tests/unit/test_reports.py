@@ -23,7 +23,8 @@ from harness.schema import Protocol, Record, Scalar, Status
 from runner import reports
 from runner.analysis.derive import summarize
 from runner.analysis.results import OPERATION
-from runner.reports import field_csv, formats, markdown, render_all, roofline, speedup_plot
+from runner.reports import field_csv, formats, lines_plot, markdown, render_all, roofline, speedup_plot
+from runner.reports.parts.averages import fast_lines
 from runner.reports.parts.sections import Section, sections
 from tests.factories import Capture, Patch, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
@@ -87,6 +88,22 @@ def test_two_reports_cannot_write_the_same_file(monkeypatch: Patch) -> None:
 def test_without_parity_there_is_no_file_of_it() -> None:
     files = field_csv.render(summarize([make_record(make_job(protocol=Protocol(accuracy=False)))]))
     assert [*files] == ["inductor_toys_float32_training_cpu_performance.csv"]
+
+
+# -- fast_p ----------------------------------------------------------------------
+def test_fast_p_counts_what_failed_and_what_is_wrong_in_its_denominator() -> None:
+    speedups = {"slow": 0.9, "fast": 1.3, "faster": 2.5}
+    measured = [make_record(make_job(name), speedup=speedup) for name, speedup in speedups.items()]
+    measured += [make_record(make_job("wrong"), speedup=9.0, status=Status.FAIL_ACCURACY)]
+    measured += [make_record(make_job("lost"), status=Status.CRASH)]
+    summary = summarize([*measured, *(make_record(make_job(name), "eager") for name in speedups)])
+    told = "toys, training, float32, cpu, inductor, fast_p of 5 (right and at least p times as fast as eager)"
+    assert [*fast_lines(summary)] == [f"{told}: p = 1: 40%, 1.2: 40%, 1.5: 20%, 2: 20%"]
+    ((name, strip),) = lines_plot.shares(summary)
+    ((label, _, points),) = strip.panels[0].lines
+    assert (name, label) == ("toys_float32_fast_p.png", "inductor, n = 5")
+    assert [share.factor for _, share in points] == pytest.approx([0.6, 0.6, 0.4, 0.4, 0.2, 0.0])
+    assert name in render_all(summary, {"png"})
 
 
 # -- report.md -------------------------------------------------------------------

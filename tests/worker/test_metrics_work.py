@@ -64,6 +64,15 @@ def test_a_layers_flops_by_hand() -> None:
     assert counted(linear(), Mode.TRAINING, flops=flops) == {"flops_per_step": 2 * product}
 
 
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.ConvTranspose1d])
+def test_a_grouped_convolution_counts_its_groups_once_forward_and_backward(kind: type[nn.Conv1d]) -> None:
+    x = torch.ones(BATCH, IN, 5, requires_grad=True)
+    work = replace(summed(kind(IN, OUT, 1, groups=4)), args=(x,))
+    product = 2 * BATCH * 5 * IN * OUT // 4
+    assert counted(work, Mode.INFERENCE, flops=flops) == {"flops_per_step": product}
+    assert counted(work, Mode.TRAINING, flops=flops) == {"flops_per_step": 3 * product}
+
+
 def test_attention_on_a_cpu_is_counted() -> None:
     heads, length, width = 2, 16, 8
     attention = Of(lambda x: nn.functional.scaled_dot_product_attention(x, x, x))

@@ -10,11 +10,12 @@ from harness.declared import Metric
 from harness.metrics import declared
 from runner.analysis.columns import JSON, Column, text_column, values
 from runner.analysis.digits import MISSING, estimate_text, steps_text, with_unit
-from runner.analysis.results import GroupSummary, Mean, Result, Summary
+from runner.analysis.results import CONTROL, GroupSummary, Mean, Result, Summary
 from runner.analysis.texts import compiler_name, failures_text, mean_parts, these_models_text
-from runner.reports.parts.sections import Section, sections
+from runner.reports.parts.sections import Section, plot_name, sections
 from runner.reports.parts.view import View
 
+FAST = (1.0, 1.2, 1.5, 2.0)  # the values of p in words; the picture has all
 TITLE = "Averages over models. Geometric mean speedup, other means are arithmetic"
 
 
@@ -51,6 +52,26 @@ def averages_note(summary: Summary) -> str:
         else "Parity was not checked; all models that ran enter"
     )
     return f"{enter} an average; the number after the slash counts all models. Averages include slowdowns."
+
+
+def fast(summary: Summary) -> tuple[Average, ...]:
+    """The candidates, without eager, of which it is told how many are right and so many times as fast."""
+    rows = averages(summary)
+    return tuple(r for r in rows if r.part.rounds and r.group.compiler.partition("@")[0] != CONTROL)
+
+
+def fast_lines(summary: Summary) -> Iterator[str]:
+    """``toys, training, float32, cpu, inductor, fast_p of 5 (right and ...): p = 1: 60%, 1.2: 40%``"""
+    for part, group in fast(summary):
+        how = "right" if group.checked else "run, parity not checked,"
+        meaning = f"fast_p of {group.total} ({how} and at least p times as fast as eager)"
+        shares = ", ".join(f"{p:g}: {group.fast(p) / group.total:.0%}" for p in FAST)
+        yield f"{part.title}, {compiler_name(group.compiler)}, {meaning}: p = {shares}"
+
+
+def fast_plot(part: Section) -> str:
+    """The file of its picture."""
+    return plot_name(part.suite, part.dtype, "_fast_p")
 
 
 def _columns(summary: Summary) -> Iterator[Column[Average]]:
@@ -149,4 +170,5 @@ AVERAGES: View[Summary, Average] = View(
     columns=_columns,
     parts=lambda summary: [(TITLE, averages(summary))],
     notes=lambda summary, _: [averages_note(summary)],
+    pictures=lambda summary, _: [fast_plot(row.part) for row in fast(summary)],
 )
