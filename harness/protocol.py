@@ -293,8 +293,7 @@ class Extras:
     numerics: bool = _extra(
         False,
         "--numerics",
-        help="how far each candidate is from eager and fp64, beside eager run again: bit-equal share, ULP, "
-        "SQNR, top-1, KL: docs/NUMERICS.md",
+        help="how far each candidate is from eager and fp64: equal bits, ULP, SQNR, KL: docs/NUMERICS.md",
     )
     energy: bool = _extra(
         False, "--energy", help="energy of a step by an NVIDIA GPU's counter: five seconds of each variant"

@@ -480,6 +480,6 @@ class Record:
     assumed_between_sd: float | None = None
     # older records: date of its calibration
     calibrated: str = ""
-    numerics: Numerics | None = None  # null: no `--numerics`, a later process, or nothing that it could be of
-    numerics_controls: tuple[Numerics, ...] = ()  # of eager itself, the same for all candidates of a worker
+    numerics: Numerics | None = None
+    numerics_controls: tuple[Numerics, ...] = ()  # `--numerics`: of the candidate, and of eager itself
     schema_version: int = SCHEMA_VERSION  # the version of this line

@@ -39,18 +39,18 @@ class Distance:
         return self.equal == self.elements
 
 
-def distance(one: torch.Tensor, other: torch.Tensor) -> Distance:
+def distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
     """Raises ``ValueError`` if shapes or types differ. A complex tensor counts as its two real parts."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        raise ValueError(f"{one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}")
-    left, right = (_flat(side) for side in (one, other))
+    if first.shape != second.shape or first.dtype != second.dtype:
+        raise ValueError(f"{first.dtype} {tuple(first.shape)} and {second.dtype} {tuple(second.shape)}")
+    left, right = (_flat(side) for side in (first, second))
     kind = BITS.get(left.dtype)
     if kind is None:
         equal = int((left == right).sum())
         return Distance(elements=left.numel(), equal=equal, undefined=0, ulp=torch.empty(0).double())
     finite = left.isfinite() & right.isfinite()
     same = (left.view(kind) == right.view(kind)) | (left.isnan() & right.isnan())
-    steps = (_ordered(left, kind) - _ordered(right, kind)).abs_()
+    steps = _steps(_ordered(left, kind), _ordered(right, kind))
     return Distance(
         elements=left.numel(),
         equal=int(same.sum()),
@@ -79,9 +79,9 @@ def sqnr_db(exact: torch.Tensor, other: torch.Tensor) -> float:
     return 10.0 * math.log10(signal / noise) if 0.0 < signal < math.inf and noise < math.inf else math.nan
 
 
-def cosine(one: torch.Tensor, other: torch.Tensor) -> float:
+def cosine(first: torch.Tensor, second: torch.Tensor) -> float:
     """Of the angle between two tensors as vectors; NaN if one is zero."""
-    left, right = one.double().flatten(), other.double().flatten()
+    left, right = first.double().flatten(), second.double().flatten()
     lengths = float(left.norm()) * float(right.norm())
     return float(left @ right) / lengths if lengths else math.nan
 
@@ -92,7 +92,14 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _ordered(values: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """The place of each value among those of its type, in fp64 (exact to 2^53); 0 and -0 share one."""
+    """The place of each value among those of its type, int64; 0 and -0 share one."""
     bits = values.view(kind).to(torch.int64)
     low = torch.iinfo(kind).min
-    return torch.where(bits < 0, low - bits, bits).double()
+    return torch.where(bits < 0, low - bits, bits)
+
+
+def _steps(places: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """How far they are apart, in fp64: exact to 2^53. Of fp64's two signs, an int64 would overflow."""
+    apart = (places - others).abs().double()
+    across = places.double().abs() + others.double().abs()
+    return torch.where((places < 0) == (others < 0), apart, across)
