@@ -32,8 +32,8 @@ CONTENTS = {
     "Begin": "docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/FAQ docs/GLOSSARY",
     "Use": "docs/WHY docs/COMPARE docs/CI docs/GPU docs/FLAGS docs/API docs/FORMAT docs/VERSIONS",
     "Trust": (
-        "docs/RESULTS docs/FOUND docs/MEASURING docs/STATISTICS docs/PARITY docs/BIAS docs/RELIABILITY "
-        "docs/STUDIES"
+        "docs/RESULTS docs/FOUND docs/MEASURING docs/STATISTICS docs/PARITY docs/NUMERICS docs/BIAS "
+        "docs/RELIABILITY docs/STUDIES"
     ),
     "Build on it": "docs/EXTEND docs/architecture CONTRIBUTING CHANGELOG",
 }

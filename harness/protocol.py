@@ -290,6 +290,11 @@ class Extras:
         "--localize",
         help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
     )
+    numerics: bool = _extra(
+        False,
+        "--numerics",
+        help="how far each candidate is from eager and fp64: equal bits, ULP, SQNR, KL: docs/NUMERICS.md",
+    )
     energy: bool = _extra(
         False, "--energy", help="energy of a step by an NVIDIA GPU's counter: five seconds of each variant"
     )

@@ -18,6 +18,7 @@ from functools import lru_cache
 from harness.protocol import CompilerOptions as CompilerOptions  # noqa: PLC0414 - the schema has it
 from harness.protocol import Extras as Extras  # noqa: PLC0414
 from harness.protocol import Protocol as Protocol  # noqa: PLC0414
+from harness.recorded.numerics import Numerics as Numerics  # noqa: PLC0414
 from harness.settings import identity
 
 # History of the record format. Readers accept every version listed here.
@@ -479,4 +480,6 @@ class Record:
     assumed_between_sd: float | None = None
     # older records: date of its calibration
     calibrated: str = ""
+    numerics: Numerics | None = None
+    numerics_controls: tuple[Numerics, ...] = ()  # `--numerics`: of the candidate, and of eager itself
     schema_version: int = SCHEMA_VERSION  # the version of this line

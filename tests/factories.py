@@ -5,7 +5,7 @@ import itertools
 import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from harness.schema import (
     Job,
     Mode,
     ModelFacts,
+    Numerics,
     Parity,
     Protocol,
     Record,
@@ -158,6 +159,16 @@ def make_parity(status: Status = Status.PASS, *, name: str = "grad.layer.weight"
         eager_bit_equal=not unsteady,
         eager_spread=0.05 if unsteady else 0.0,
     )
+
+
+def make_numerics(run: str = "inductor", **changes: object) -> Numerics:
+    """A card without an empty field."""
+    counts = {"elements": 100, "elements_of": 2_000_000, "elements_equal": 100, "integers": 0, "undefined": 0}
+    texts = {"ulp_largest_in": "loss", "sqnr_lowest_in": "loss", "nearer": "equal", "logits": "output"}
+    names = [field.name for field in fields(Numerics) if field.type == "float | None"]
+    counts |= {"tensors": 2, "tensors_equal": 2, "logits_rows": 8}
+    given = {**dict.fromkeys(names, 0.5), **counts, **texts, **changes}
+    return Numerics(run=run, **given)  # type: ignore[arg-type]
 
 
 def make_record(

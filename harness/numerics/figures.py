@@ -50,7 +50,7 @@ def distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
         return Distance(elements=left.numel(), equal=equal, undefined=0, ulp=torch.empty(0).double())
     finite = left.isfinite() & right.isfinite()
     same = (left.view(kind) == right.view(kind)) | (left.isnan() & right.isnan())
-    steps = (_ordered(left, kind) - _ordered(right, kind)).abs_()
+    steps = _steps(_ordered(left, kind), _ordered(right, kind))
     return Distance(
         elements=left.numel(),
         equal=int(same.sum()),
@@ -92,7 +92,14 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _ordered(values: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """The place of each value among those of its type, in fp64 (exact to 2^53); 0 and -0 share one."""
+    """The place of each value among those of its type, int64; 0 and -0 share one."""
     bits = values.view(kind).to(torch.int64)
     low = torch.iinfo(kind).min
-    return torch.where(bits < 0, low - bits, bits).double()
+    return torch.where(bits < 0, low - bits, bits)
+
+
+def _steps(places: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """How far they are apart, in fp64: exact to 2^53. Of fp64's two signs, an int64 would overflow."""
+    apart = (places - others).abs().double()
+    across = places.double().abs() + others.double().abs()
+    return torch.where((places < 0) == (others < 0), apart, across)

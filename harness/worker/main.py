@@ -148,7 +148,7 @@ class Answers:
 
     def open(self, imported: str | None = None, first_data_only: str = "") -> Any:
         model, environment = self._session.open(_path(imported), first_data_only)
-        return {"model": model, "environment": environment}
+        return {"model": model, "environment": environment, "controls": self._session.controls}
 
     def export(self, path: str) -> None:
         self._session.export(Path(path))
@@ -165,6 +165,7 @@ class Answers:
             "metrics": metrics,
             "notes": notes,
             "first_calls_s": self._session.first_calls_s[candidate],
+            "numerics": self._session.numerics.get(candidate),
         }
 
     def warm_up(self, candidates: Sequence[str]) -> Any:

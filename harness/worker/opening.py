@@ -13,13 +13,14 @@ import torch
 
 from harness.backends.shared.own_compiler import function_at
 from harness.devices import of
-from harness.failures import JobFailed, attempting, describe_failure
+from harness.failures import JobFailed, attempting, describe_failure, line_of, log_traceback
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.loading.input_checks import explained, remarks
 from harness.loading.losses import REDUCTIONS, remarks_on_loss
 from harness.loading.plain_model import eager_alone
 from harness.loading.sizes import facts_of
 from harness.loading.suite_files import load_suite
+from harness.numerics.card import Cards
 from harness.parity import between
 from harness.parity.calls import Form, repeats, watching_generators
 from harness.parity.checks import Checks
@@ -59,6 +60,7 @@ class Opening:
         self._first_data_only = first_data_only
         self.imported: between.Imported | None = None
         self.checks: Checks | None = None  # None without parity
+        self.cards: Cards | None = None  # None without --numerics
         self.watch = Watch()
         self.baseline_step_s = math.nan
         self._job = job
@@ -105,6 +107,7 @@ class Opening:
             self._say("fp64")
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
                 checks.open(eager, first, second)
+            self._make_controls(checks, eager, second)
             if self.bench.precision == self.bench.baseline_precision:
                 self.watch.remember(self.baseline, first, checks)
         program = self.baseline.program
@@ -113,6 +116,16 @@ class Opening:
             said += remarks_on_loss(self.bench.workload.loss, first)
         said += remarks_on_process(self._device)
         return facts_of(program, said, tuple(self._drawn))
+
+    def _make_controls(self, checks: Checks, eager: Variant, second: Results) -> None:
+        """Of the numerics cards. A remark if that fails, which costs no verdict."""
+        try:
+            if self.cards is not None:
+                self.cards.open(checks, eager, second)
+        except Exception as error:
+            log_traceback()
+            self._remarks = (*self._remarks, f"no controls of the numerics card: {line_of(error)}")
+        checks.noisy.clear()  # frees memory
 
     def _settle(self, when: str, *, stepped: bool = True) -> None:
         """Restores the settings of TF32 that the precision means, with a remark if they were changed."""
@@ -167,6 +180,8 @@ class Opening:
             process = protocol.process if several else None
             self.checks = Checks(bench, rule, eager, self._drawn, self._first_data_only, process)
             bench.take = self.checks.take
+            if self._job.extras.numerics and not (protocol.process or protocol.start):
+                self.cards = Cards(bench)
         watching = watching_generators(self._device, self._drawn, eager_alone())  # raises for compiled code
         loss, output = bench.step(eager, watching)
         self._form = Form.of(eager, output)

@@ -22,19 +22,33 @@ import torch
 from harness.backends import load_backend
 from harness.counters import forget_sizes, watching_breaks
 from harness.devices import of
-from harness.failures import JobFailed, attempting, describe_failure, log_traceback
+from harness.failures import JobFailed, attempting, describe_failure, line_of, log_traceback
 from harness.hardware.nvml import gpu_of
 from harness.loading.sizes import batches
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
+from harness.numerics.card import Cards
 from harness.parity import between
 from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
+from harness.parity.rule import Truth
 from harness.parity.watch import Watch
 from harness.program import Compiled, Compilers
-from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
+from harness.schema import (
+    BASELINE,
+    Failure,
+    Job,
+    ModelFacts,
+    Numerics,
+    Parity,
+    Round,
+    Scalar,
+    Status,
+    TensorError,
+)
 from harness.shapes.sizes import has_stream
 from harness.shapes.stream import ShapeStream
+from harness.tensors import Tensors
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.measure import STREAM, STREAM_S, enough_iterations, iterations_for, placement, stream_of
 from harness.timing.rounds import Rounds, Turns
@@ -79,6 +93,9 @@ class Session:
         self._variants: dict[str, Variant] = {}
         # how many candidates are copied before the timed eager; -1: none are, and ``open`` has copied it
         self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
+        self._cards: Cards | None = None  # None without --numerics, and when all candidates have been checked
+        self.controls: tuple[Numerics, ...] = ()
+        self.numerics: dict[str, Numerics] = {}  # of each candidate that has a card
         self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
         self._baseline_step_s = math.nan
         self._iterations = 1
@@ -107,6 +124,7 @@ class Session:
         opening = Opening(self._job, self._device, self._say, self._builder, first_data_only)
         facts = opening.open(imported)
         self._bench, self._checks, self._watch = opening.bench, opening.checks, opening.watch
+        self._cards, self.controls = opening.cards, opening.cards.controls if opening.cards else ()
         self._rounds.look = self._watch.look
         self._imported = opening.imported
         self._variants[BASELINE] = opening.baseline
@@ -171,7 +189,7 @@ class Session:
             with attempting("check", Status.FAIL_TO_RUN):
                 status, parity, more = self._checks.judge(variant, compiled, calls, figures)
             self._watch.remember(variant, calls.results[0], self._checks)
-            notes += more
+            notes += (*more, *self._card(candidate, calls.results[0], self._checks.truth))
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
         elif self._stream is not None and self._job.protocol.accuracy and not compiled.control:
@@ -182,6 +200,16 @@ class Session:
         self._variants[candidate] = variant
         self._untidy = False
         return status, parity, numbers, notes
+
+    def _card(self, candidate: str, results: Tensors, truth: Truth) -> tuple[str, ...]:
+        """Makes the numerics card. A note if that fails, which costs no verdict."""
+        try:
+            if self._cards is not None:
+                self.numerics[candidate] = self._cards.of(candidate, results, truth)
+        except Exception as error:
+            log_traceback()
+            return (f"no numerics card: {line_of(error)}",)
+        return ()
 
     def _place_baseline(self) -> None:
         """Copies eager again where its place is behind a candidate's (``placement``)."""
@@ -267,7 +295,7 @@ class Session:
         self._turns.close()
         self._place_baseline()
         self._say("warm up")
-        self._checks = None  # all candidates have been checked: frees its memory for the rounds
+        self._checks = self._cards = None  # all candidates have been checked: frees memory for the rounds
         self._untidy = True
         self._tidy()
         heated = self._heat()

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 JSON = "json"  # of a value with parts
-KEY, RESULT, SIZE, PARITY, STEADINESS, GENERATION, RECORD = (
-    *("key", "result", "size", "parity", "steadiness", "generation", "record"),
+KEY, RESULT, SIZE, PARITY, NUMERICS, STEADINESS, GENERATION, RECORD = (
+    *("key", "result", "size", "parity", "numerics", "steadiness", "generation", "record"),
 )
 """The groups of ``columns.toml``; ``harness.declared`` has those of the metrics."""
 

@@ -22,6 +22,7 @@ from harness.schema import (
     Failure,
     Job,
     ModelFacts,
+    Numerics,
     Parity,
     Record,
     Scalar,
@@ -73,6 +74,7 @@ class _Reported:
     model: ModelFacts | None = None
     environment: dict[str, Scalar] = field(default_factory=dict)
     parity: Parity | None = None
+    controls: tuple[Numerics, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,6 +181,8 @@ class JobState:
             first_calls_s=state.first_calls_s,
             rounds_ended=state.rounds_ended,
             assumed_between_sd=assumed,
+            numerics=state.numerics,
+            numerics_controls=reported.controls,
         )
 
     def _env(self, candidate: str) -> str:
@@ -267,6 +271,7 @@ class JobSession:
         opened = session.open(exchange.exported if exchange else None, self._state.first_data_only)
         reported = self._state.reported[part.name]
         reported.model, reported.environment = opened.model, opened.environment
+        reported.controls = opened.controls
         if exchange is not None and part.is_reference:
             exchange.export(session)
         return session

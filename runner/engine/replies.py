@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.schema import Failure, ModelFacts, Parity, Round, Scalar, Status, TensorError
+from harness.schema import Failure, ModelFacts, Numerics, Parity, Round, Scalar, Status, TensorError
 from runner.names import reason
 from runner.store.record_file import whole_number
 
@@ -19,6 +19,7 @@ INVALID = "invalid reply"  # the kind of the failure
 class Opened:
     model: ModelFacts
     environment: dict[str, Scalar]
+    controls: tuple[Numerics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Checked:
     notes: tuple[str, ...]
     metrics: dict[str, Scalar] = field(default_factory=dict)
     first_calls_s: tuple[float, ...] = ()
+    numerics: Numerics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from harness.schema import (
     Environment,
     Failure,
     Job,
+    Numerics,
     Parity,
     Round,
     Samples,
@@ -110,6 +111,7 @@ class CandidateState:
 
     status: Status
     parity: Parity | None = None
+    numerics: Numerics | None = None
     metrics: dict[str, Scalar] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     first_calls_s: tuple[float, ...] = ()
@@ -197,6 +199,7 @@ class WorkerSession:
         return CandidateState(
             status=checked.status,
             parity=checked.parity,
+            numerics=checked.numerics,
             metrics=dict(checked.metrics),
             notes=(*notes, *checked.notes),
             first_calls_s=checked.first_calls_s,

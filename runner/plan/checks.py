@@ -155,6 +155,7 @@ RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
     "measure both": True,
     "<extras.localize=True> works in one environment; leave <environments> out": True,
     "<extras.localize=True> needs the parity check; leave <protocol.accuracy=False> out": True,
+    "<extras.numerics=True> needs the calls of the parity check; leave <protocol.accuracy=False> out": True,
     "<extras.profiler_trace=True> needs timed steps; leave <protocol.performance=False> out": True,
     "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "
     "<environments> out": True,

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from harness.declared import COMPILATION
-from runner.analysis.columns import KEY, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
+from runner.analysis.columns import KEY, NUMERICS, OF_PYTORCH, PARITY, RECORD, SIZE, columns, frame
 from runner.analysis.results import Summary
 from runner.names import file_part, plain
 from runner.reports.parts.sections import compilers, sections
@@ -25,7 +25,7 @@ VERDICT = (
     *("n", "processes", "baseline_ms"),
 )
 """The columns behind those of PyTorch's runner; then follow the others that a result of the run has."""
-OF_ACCURACY = (KEY, SIZE, PARITY, RECORD, COMPILATION)
+OF_ACCURACY = (KEY, SIZE, PARITY, NUMERICS, RECORD, COMPILATION)
 """The groups of torchduet's columns in the files of the accuracy check; the others have all groups."""
 # PyTorch's header means another number; its check_graph_breaks.py reads the other name
 RENAMED = {"speedup": "speedup_paired", "eager_fallbacks": "fallbacks_to_eager"}

@@ -13,6 +13,7 @@ from runner.names import case_name, merged_facts, plain
 from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import AVERAGES, fast_lines
 from runner.reports.parts.curves import CURVES
+from runner.reports.parts.numerics import NUMERICS
 from runner.reports.parts.ratios import CANDIDATES, COMPILED, ENVIRONMENTS
 from runner.reports.parts.sections import (
     environment_line,
@@ -123,6 +124,7 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
         data=lambda summary: [*summary.caveats],
     ),
     RESULTS,
+    NUMERICS,
     Lists(name=EXPLAINED, title="", lists=_explanations, folded=True, outlets=TABLES),
     Lists(name="commands", title="", lists=_commands, folded=True, code=True, outlets=(MARKDOWN,)),
     *COMPILED,

@@ -125,6 +125,7 @@ BAD = [
     ("--training --zzzzzz=3", "--zzzzzz: there is no such flag; see --help for the flags"),
     ("--training --dropout=keep", "--dropout=keep is for models of your own; in the models of tiny_gpt,"),
     ("--training --performance --localize", "--localize needs the parity check; leave --performance out"),
+    ("--training --performance --numerics", "--numerics needs the calls of the parity check; leave --perfor"),
     ("--training --accuracy --export-profiler-trace", "needs timed steps; leave --accuracy out"),
     ("--compare a", "name two runs, or more: BASE [BASE ...] NEW"),
     ("--compare a a", "is named twice; name two runs"),

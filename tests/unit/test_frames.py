@@ -15,7 +15,7 @@ from runner.analysis.columns import GENERATION, Column, columns, frame, own_colu
 from runner.analysis.derive import summarize
 from runner.analysis.results import Result
 from runner.errors import UsageError
-from tests.factories import make_job, make_record, synthetic_run, with_samples
+from tests.factories import make_job, make_numerics, make_record, synthetic_run, with_samples
 from tests.unit.test_changes import write
 from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
 
@@ -44,7 +44,7 @@ def test_a_count_of_a_damaged_record_may_be_larger_than_a_table_can_hold() -> No
 
 def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> None:
     assert len(columns()) == len(own_columns()) + sum(len(metric.names) for metric in declared().metrics)
-    (comparison,) = summarize([a_record()]).comparisons
+    (comparison,) = summarize([a_record(numerics=make_numerics())]).comparisons
     values = {column.name: column.value(comparison) for column in own_columns()}
     missing = {name for name, value in values.items() if value is None}
     of_generation = {column.name for column in own_columns() if column.group == GENERATION}

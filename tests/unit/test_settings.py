@@ -214,6 +214,8 @@ def possible_job(job: Job) -> Job:
         job = replace(job, extras=replace(job.extras, energy=False))
     if job.environments or not protocol.accuracy:  # which --localize refuses
         job = replace(job, extras=replace(job.extras, localize=False))
+    if not protocol.accuracy:
+        job = replace(job, extras=replace(job.extras, numerics=False))
     if not protocol.performance:
         job = replace(job, extras=replace(job.extras, profiler_trace=False))
     dynamic = options.dynamic_shapes or options.dynamic_batch or options.whole_step

@@ -20,7 +20,7 @@ from harness.parity.noise import Noise, loudness
 from harness.parity.rule import RUNS, Judgment, Rule, Truth, judge, rule_for
 from harness.precision import precision
 from harness.program import Compiled, Program
-from harness.schema import Case, CompilerOptions, Mode, Parity, Protocol, Setting, Status, TensorError
+from harness.schema import Case, CompilerOptions, Extras, Mode, Parity, Protocol, Setting, Status, TensorError
 from harness.timing.copies import replica
 from harness.timing.step import Variant, seed_everything
 from harness.timing.workbench import cloned
@@ -225,6 +225,7 @@ def unopened(
     compilers: Mapping[str, Backend] | None = None,
     options: CompilerOptions | None = None,
     tell: Callable[[Activity], None] = silent,
+    extras: Extras | None = None,
     **protocol: Any,
 ) -> Session:
     """A session, with weights and inputs from a fixed seed."""
@@ -236,6 +237,7 @@ def unopened(
         dtype=dtype,
         candidates=tuple(compilers or ("eager",)),
         options=options or CompilerOptions(),
+        extras=extras or Extras(),
         protocol=Protocol(**{"threads": 1, "min_sample_s": 0.0, **protocol}),
     )
     torch.manual_seed(0)
