@@ -186,7 +186,7 @@ class Result:
         check_count(self.comparisons, "recompiles", self._again)
 
     def within(self, context: Callable[[], AbstractContextManager[object]]) -> Result:
-        """The same, of which further measurements are made within the context."""
+        """The same result: what its assertions measure again, they measure inside of the context."""
 
         def again(job: Job) -> tuple[Record, ...]:
             assert self._again is not None

@@ -1,16 +1,15 @@
 """junit.xml: a test case for each result, for the test pages of CI servers.
 
-A wrong, unjudged or uncompiled result is a failure, one that crashed an error; what enters no pass rate is
-skipped. Written only if ``--format=junit`` asks for it.
+A result that is wrong, unjudged or not compiled is a failure, one that crashed an error; what enters no pass
+rate is skipped. Written only if ``--format=junit`` asks for it.
 """
 
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
-from runner.analysis.findings import findings
 from runner.analysis.results import Result, Summary
 from runner.analysis.texts import failures
-from runner.names import case_name, plain
+from runner.names import case_name, plain, where
 from runner.reports.parts.sections import sections
 
 FORMATS, ON_REQUEST = ("junit",), True
@@ -27,8 +26,9 @@ def render(summary: Summary) -> Mapping[str, bytes]:
             name = f"{case_name(c.record.job.case)} {plain(c.compiler)}"
             case = ET.SubElement(suite, "testcase", classname=section.title.replace(", ", "."), name=name)
             if kind:
-                known = [f"{finding.title}: {finding.cases[0]}" for finding in findings([c])]
-                why = next(iter(known), c.status.value)
+                own = f"{where(c.record, summary.labels)}: "
+                told = [f"{f.title}: {x}" for f in summary.warnings for x in f.cases if x.startswith(own)]
+                why = [*told, c.status.value][0]
                 ET.SubElement(case, kind, type=c.status.value, message=plain(why))
             ET.SubElement(case, "system-out").text = repr(c)
     return {"junit.xml": ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"}
