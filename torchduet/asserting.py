@@ -103,7 +103,7 @@ def not_same(c: Result) -> str:
 def speed(c: Result) -> Row:
     times = f"{c.candidate_ms:.3g} ms, eager {c.baseline_ms:.3g} ms"
     text = f"{named(c)}: {estimate_text(c.estimate)}, n = {c.n} ({times})"
-    return Row(text, text, (c.record,), estimate=c.estimate, q_value=c.step and c.step.q_value)
+    return Row(text, text, (c.record,), estimate=c.estimate, q_value=c.step.q_value if c.step else None)
 
 
 def fail(lines: Sequence[str]) -> None:

@@ -107,8 +107,8 @@ def keep(result: Result, folder: Path, test: str) -> None:
     run, (file, _, name) = RunFolder(folder), test.partition("::")
     taken = {record.job.key for record in run.read().processes}
     for number in itertools.count(1):
-        own = {"suite": file, "name": name if number == 1 else f"{name}#{number}"}
-        jobs = [replace(r.job, case=replace(r.job.case, **own)) for r in result.records]
+        own = name if number == 1 else f"{name}#{number}"
+        jobs = [replace(r.job, case=replace(r.job.case, suite=file, name=own)) for r in result.records]
         if not taken & {job.key for job in jobs}:
             break
     for record, job in zip(result.records, jobs, strict=True):

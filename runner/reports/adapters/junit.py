@@ -21,7 +21,7 @@ def render(summary: Summary) -> Mapping[str, bytes]:
     for section in sections(summary):
         kinds = [*map(kind_of, section.comparisons)]
         counts = {name: str(kinds.count(kind)) for kind, name in COUNTED.items()}
-        suite = ET.SubElement(root, "testsuite", name=section.title, tests=str(len(kinds)), **counts)
+        suite = ET.SubElement(root, "testsuite", {"name": section.title, "tests": str(len(kinds)), **counts})
         for kind, c in zip(kinds, section.comparisons, strict=True):
             name = f"{case_name(c.record.job.case)} {plain(c.compiler)}"
             case = ET.SubElement(suite, "testcase", classname=section.title.replace(", ", "."), name=name)
