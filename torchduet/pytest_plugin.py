@@ -72,7 +72,8 @@ def measuring(request: pytest.FixtureRequest) -> Callable[..., Result]:
                     keep(result, Path(folder), request.node.nodeid)
         except UsageError as error:
             pytest.fail(str(error), pytrace=False)
-        return result.within(alone)
+        again = result._again  # noqa: SLF001 - what an assertion measures again waits, too
+        return replace(result, _again=again and alone()(again))
 
     return measured
 

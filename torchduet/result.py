@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
@@ -184,16 +183,6 @@ class Result:
         """``AssertionError`` with the reasons, if a graph was compiled again."""
         __tracebackhide__ = True
         check_count(self.comparisons, "recompiles", self._again)
-
-    def within(self, context: Callable[[], AbstractContextManager[object]]) -> Result:
-        """The same result: what its assertions measure again, they measure inside of the context."""
-
-        def again(job: Job) -> tuple[Record, ...]:
-            assert self._again is not None
-            with context():
-                return self._again(job)
-
-        return replace(self, _again=again)
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""
