@@ -1,7 +1,7 @@
 """Writes what the program declares into the pages: ``python -m docs.pages``.
 
-``FLAGS.md`` and ``metrics.csv`` are written whole. Of ``FORMAT.md``, ``API.md`` and ``MODELS.md`` the lists
-are, each below its heading: fields of records, columns of data frames, arguments, compilers. The meaning of a
+``FLAGS.md``, ``COMPILERS.md`` and ``metrics.csv`` are written whole. Of ``FORMAT.md`` and ``API.md`` the
+lists are, each below its heading: fields of records, columns of data frames, arguments. The meaning of a
 field is the comment beside or above it in ``harness/schema.py``. A field or a column without one shares the
 next entry. Names of older records have no entry.
 
@@ -60,7 +60,7 @@ def pages() -> dict[str, Callable[[], str]]:
         "docs/FORMAT.md": lambda: _with_lists("docs/FORMAT.md", _records() | _frames()),
         "docs/API.md": lambda: _with_lists("docs/API.md", _api()),
         "docs/metrics.csv": _metrics,
-        "docs/MODELS.md": lambda: _with_lists("docs/MODELS.md", {"Compilers": _list(_compilers())}),
+        "docs/COMPILERS.md": lambda: COMPILERS + _list(_compilers()),
         "README.md": _first_page,
     }
 
@@ -233,15 +233,37 @@ def _code(text: str) -> str:
     return re.sub(r"`docs/(\w+\.md)`", r"[\1](\1)", " ".join(text.replace("``", "`").split()))
 
 
+COMPILERS = """\
+# Compilers
+
+`python -m docs.pages` writes this page from `harness/backends/`. In brackets are the only modes and devices
+of a compiler, and what it needs beside torch 2.0 (packages of pip, most of them in `torchduet[compilers]`).
+`--list-compilers` says which can be used here, and why others cannot.
+[A compiler of your own](EXTEND.md#a-compiler-of-your-own-without-a-file-here) is a function.
+
+"""
+
+
 def _compilers() -> Iterator[tuple[str, str]]:
-    """The names and the words of ``--list-compilers``. Imports no compiler."""
+    """The names, with what their files and presets declare. Imports no compiler."""
     presets = read_toml(BACKENDS / "shared" / "presets.toml")
+    extra = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]["compilers"]
+    versions = {re.split("[<>=]", requirement)[0]: requirement for requirement in extra}
+    versions["inductor"] = "what inductor needs"
     for name in backend_names():
-        if name in presets:
-            yield f"`{name}`", presets[name]["about"]
-        else:
-            text = (BACKENDS / f"{name}.py").read_text(encoding="utf-8")
-            yield f"`{name}`", str(ast.get_docstring(ast.parse(text))).splitlines()[0]
+        known = presets.get(name) or _declared(BACKENDS / f"{name}.py")
+        needs = [versions.get(need, need) for need in known.get("needs", "").split(", ") if need]
+        limits = (*known.get("modes", ()), *known.get("devices", ()))
+        brackets = "; ".join(filter(None, (", ".join(limits), ", ".join(needs))))
+        yield f"`{name}`{f' ({brackets})' if brackets else ''}", known["about"]
+
+
+def _declared(path: Path) -> dict[str, Any]:
+    """What a compiler's file has of a preset: the first line of its docstring, and its constants."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    constants = re.findall(r"^(MODES|DEVICES|NEEDS) = (.+)$", ast.unparse(tree), re.MULTILINE)
+    known = {name.lower(): ast.literal_eval(value) for name, value in constants}
+    return {"about": str(ast.get_docstring(tree)).splitlines()[0], **known}
 
 
 HEAD = """\

@@ -22,6 +22,7 @@ from runner.names import job_title, plain
 from runner.reports.parts.grid import Table
 from runner.reports.parts.sections import compilers, sections
 from runner.reports.views import RESULTS
+from torchduet.asserting import check_count, check_same, check_speed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,6 +160,29 @@ class Result:
         name = record.candidate
         known = self.isolated or compiler_of(name) in (*backend_names(), *registered())
         return known and compiler_of(name) != "eager" and name not in record.job.own_compilers
+
+    def assert_same(self) -> None:
+        """``AssertionError`` with the worst tensor, unless parity passed for each compiler."""
+        __tracebackhide__ = True  # of pytest: it shows the line of the test
+        check_same(self.comparisons)
+
+    def assert_not_slower(self, threshold: float | None = None) -> None:
+        """``AssertionError`` for what is slower by more than ``threshold``, twice, or failed.
+
+        The default is the noise threshold. What is slower is measured again. A warning says what is open.
+        """
+        __tracebackhide__ = True
+        check_speed(self.comparisons, threshold, self._again)
+
+    def assert_no_graph_breaks(self) -> None:
+        """``AssertionError`` with reasons and lines of code."""
+        __tracebackhide__ = True
+        check_count(self.comparisons, "graph_breaks", self._again)
+
+    def assert_no_recompiles(self) -> None:
+        """``AssertionError`` with the reasons, if a graph was compiled again."""
+        __tracebackhide__ = True
+        check_count(self.comparisons, "recompiles", self._again)
 
     def frame(self) -> pd.DataFrame:
         """A row per compiler, with unrounded numbers."""

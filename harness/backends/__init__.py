@@ -7,7 +7,8 @@ A module offers
 and, if the compiler does not work on every device and in every mode,
 
     why_unavailable(device_type: str) -> str | None    a reason such as "openvino is not installed"
-    MODES: tuple[str, ...]                              the supported modes, such as ("inference",)
+    MODES, DEVICES: tuple[str, ...]                     the supported ones, such as ("inference",)
+    NEEDS: str                                          beside torch 2.0, for docs/COMPILERS.md
     SETTINGS: tuple[str, ...]                           the kinds of own settings (``settings.own_settings``)
     PACKAGES = True                                     ``compile(program, package)`` keeps or loads this file
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,7 +126,7 @@ def backend_of(candidate: str, source: str = "") -> Backend:
         module = _module(f"shared.{file}")
         maker = getattr(module, kind) if kind else module
         compile_it = partial(maker.compile_as, name=name, **preset.get("arguments", {}))
-        return Backend.of(preset["about"], compile_it, maker)
+        return replace(Backend.of(preset["about"], compile_it, maker), modes=tuple(preset.get("modes", ())))
     if name in backend_names():
         module = _module(name)
         return Backend.of(module.__doc__ or name, module.compile, module)

@@ -1,4 +1,4 @@
-"""TensorRT through torch_tensorrt's torch.compile backend. CUDA and inference only."""
+"""TensorRT through torch_tensorrt's torch.compile backend."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from harness.hardware.installed import why_broken, why_missing
 from harness.program import Compiled, Program
 
 MODES = ("inference",)
+DEVICES = ("cuda",)
+NEEDS = "torch-tensorrt"
 
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
@@ -29,6 +31,6 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
 
 def why_unavailable(device_type: str) -> str | None:
-    if device_type != "cuda":
+    if device_type not in DEVICES:
         return "TensorRT needs a CUDA device"
-    return why_missing("torch-tensorrt", "torch_tensorrt") or why_broken("torch_tensorrt")
+    return why_missing(NEEDS, "torch_tensorrt") or why_broken("torch_tensorrt")

@@ -8,6 +8,8 @@ from harness.backends.shared.options import notes_on
 from harness.hardware.installed import why_broken, why_missing
 from harness.program import Compiled, Program, forward_of
 
+NEEDS = "lightning-thunder"
+
 
 def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every backend offers
     import thunder
@@ -22,4 +24,4 @@ def compile(program: Program) -> Compiled:  # noqa: A001 - the name that every b
 
 
 def why_unavailable(device_type: str) -> str | None:
-    return why_missing("lightning-thunder", "thunder") or why_broken("thunder")
+    return why_missing(NEEDS, "thunder") or why_broken("thunder")

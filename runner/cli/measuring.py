@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from rich.console import Console
 
@@ -19,7 +20,7 @@ from runner.analysis.results import Summary
 from runner.analysis.texts import is_plain_pass
 from runner.cli.commands import job_command
 from runner.cli.exit_codes import BAD_INPUT, FAILURES, INTERRUPTED, OK
-from runner.cli.formats import CONSOLE, Formats
+from runner.cli.formats import CONSOLE, JSON_LINES, Formats
 from runner.cli.progress import view
 from runner.cli.streams import STANDARD_OUTPUT, output_fails, tell
 from runner.engine.executors import Executor, Work
@@ -33,6 +34,7 @@ from runner.names import counted
 from runner.plan.config import Where
 from runner.plan.probe import asking_for
 from runner.reports import render_all
+from runner.reports.adapters.json_lines import print_rows
 from runner.reports.console import print_answer, print_report
 from runner.reports.parts.grid import say
 from runner.runs.compare.release import FILE as RELEASE
@@ -64,16 +66,22 @@ def measure(
     asks = asked_in(folder)
     policy = usable(ASKED[asks][0], asking_for(jobs)) if asks else next_attempt
     until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
+    lines = formats is not None and JSON_LINES in formats
+
+    def known(result: Record) -> None:
+        if lines:
+            print_rows(summarize([result]), folder.path, final=False)
+
+    def between(left: str) -> None:
+        report(folder, console, formats and formats - {JSON_LINES}, left)
+
+    measured = partial(measure_missing, folder, jobs, console, executor, until=until, known=known)
     with _kept(folder):
-
-        def between(left: str) -> None:
-            report(folder, console, formats, left)
-
-        ended = measure_missing(folder, jobs, console, executor, until=until, between=between, policy=policy)
+        ended = measured(between=between, policy=policy)
         if select is not None and not ended and (selected := select(folder.read().processes)):
             results, policy = counted(len(selected), "result"), confirming(selected)
             say(console, f"--confirm: a gate would fail by {results}: measured again")
-            ended = measure_missing(folder, jobs, console, executor, until=until, policy=policy)
+            ended = measured(policy=policy)
         if ended and not folder.read().records:
             say(console, f"Stopped: nothing was measured yet; {folder.how_to_go_on()}")
             return INTERRUPTED
@@ -126,12 +134,13 @@ def measure_missing(
     until: float = math.inf,
     between: Callable[[str], object] = lambda _: None,
     policy: Policy = next_attempt,
+    known: Callable[[Record], object] = lambda _: None,
 ) -> str:
     """Measures, in passes, what the jobs have no record of. Returns why it ended early; "": it did not.
 
     In the first pass, every job gets one process: its number is printed as soon as it is known. Later passes
     pursue what is open, the cheapest first. ``between`` is called after the first pass, with a line on what
-    is left. ``until``: no process begins after this time.
+    is left. ``until``: no process begins after this time. ``known`` hears of each result so far.
     """
     records: dict[str, list[Record]] = {job.key: [] for job in jobs}
     for record in folder.read().processes:
@@ -144,7 +153,7 @@ def measure_missing(
             return pressed() or time.monotonic() > until
 
         while work and not stop():
-            _measure_pass(work, folder, records, console, executor, stop)
+            _measure_pass(work, folder, records, console, executor, stop, known)
             before = {item.job.key: item.attempt for item in work}
             was_first = work[0].attempt.is_first
             # an attempt that changes nothing is not repeated
@@ -196,6 +205,7 @@ def _measure_pass(
     console: Console,
     executor: Executor,
     stop: Callable[[], bool],
+    known: Callable[[Record], object],
 ) -> None:
     """Adds to ``records``. The view hears of the result so far, and not of single processes."""
     confirms = {item.job.key: item.attempt.confirms for item in work}
@@ -216,7 +226,8 @@ def _measure_pass(
             own.append(event)
             if not event.experiment:
                 mine = [record for record in own if record.candidate == event.candidate]
-                seen.event(results_of(mine)[0])
+                seen.event(result := results_of(mine)[0])
+                known(result)
 
 
 def report(folder: RunFolder, console: Console, formats: Formats = None, unfinished: str = "") -> int:
@@ -280,6 +291,8 @@ def _show(
         raise
     if printed:
         print_report(summary, console)
+    if formats is not None and JSON_LINES in formats:
+        print_rows(summary, folder.path, final=True)
     if traces := len([*folder.path.glob("cases/*/trace-*.json")]):
         say(console, f"{counted(traces, 'trace')} for ui.perfetto.dev: {folder.path}/cases/*/trace-*.json")
     if RELEASE in files:

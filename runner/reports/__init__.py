@@ -5,8 +5,8 @@ A module defines ``render(summary: Summary) -> Mapping[str, bytes]``: file name
 gives the same bytes. Heavy libraries are imported inside ``render``.
 ``FORMATS`` lists the file endings of the report, which are values of
 ``--format``; the default is the name of the module. With ``ON_REQUEST = True``,
-the report is made only if ``--format`` names it. Shared code is in ``parts``
-and ``pages``. ``console`` prints and writes no files.
+the report is made only if ``--format`` names it; the formats of other programs
+are in ``adapters``. Shared code is in ``parts`` and ``pages``. ``console`` prints and writes no files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from runner.analysis.results import Summary
 
 
 def discover() -> tuple[ModuleType, ...]:
-    """The modules that render files, sorted by name."""
-    names = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+    """The modules that render files, also those of ``adapters``, sorted by name."""
+    here = Path(__file__).parent
+    paths = (path.relative_to(here) for part in (here, here / "adapters") for path in part.glob("[!_]*.py"))
+    names = sorted(".".join(path.with_suffix("").parts) for path in paths)
     modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
     return tuple(module for module in modules if hasattr(module, "render"))
 

@@ -21,6 +21,7 @@ from runner.names import counted, plain, suite_labels
 from runner.reports import summary_json
 from runner.reports.pages.templates import template
 from runner.reports.parts.grid import say
+from runner.runs.series import series
 from runner.store.invocation import program
 from runner.store.record_file import stored
 from runner.store.run_folder import RUN, listed, read_run_json, write_asked
@@ -64,6 +65,7 @@ class Listed:
     link: str | None = None
     groups: tuple[Group, ...] = ()
     statuses: Mapping[tuple[str, ...], Status] = field(default_factory=dict)
+    speedups: Mapping[tuple[str, ...], float] = field(default_factory=dict)  # of those that passed
     torch: str = ""
     machine: str = ""
 
@@ -118,16 +120,20 @@ def _numbers(summary: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError
     facts = summary["environment"]
     suites = suite_labels(row["suite"] for row in (*summary["comparisons"], *summary["groups"]))
-    statuses = {}
+    statuses, speedups = {}, {}
     for row in summary["comparisons"]:
         words = (row[name] for name in ("model", "mode", "dtype", "device", "scale"))
         environment = row.get("environment")
         candidate = of_environment(row["compiler"], environment) if environment else row["compiler"]
+        name = tuple(map(plain, (suites[row["suite"]], *words, candidate)))
         if (status := Status(row["status"])).counted:
-            statuses[tuple(map(plain, (suites[row["suite"]], *words, candidate)))] = status
+            statuses[name] = status
+        if status.passed and (speedup := finite(row.get("speedup"))) is not None:
+            speedups[name] = speedup
     return {
         "groups": tuple(_group(row, suites[row["suite"]]) for row in summary["groups"]),
         "statuses": statuses,
+        "speedups": speedups,
         "torch": plain(str(facts.get("torch") or "")),
         "machine": plain(str(facts.get("device_name") or facts.get("cpu") or "")),
     }
@@ -153,9 +159,10 @@ def matching(runs: Sequence[Listed], asked: Filter) -> list[Listed]:
     for run in runs:
         groups = tuple(group for group in run.groups if fits(group.suite, group.compiler))
         statuses = {name: status for name, status in run.statuses.items() if fits(name[0], name[-1])}
+        speedups = {name: speedup for name, speedup in run.speedups.items() if fits(name[0], name[-1])}
         every = not (asked.suites or asked.compilers)
         if (every or groups or statuses) and (not asked.tags or {*asked.tags} & {*run.tags}):
-            fitting.append(replace(run, groups=groups, statuses=statuses))
+            fitting.append(replace(run, groups=groups, statuses=statuses, speedups=speedups))
     return fitting
 
 
@@ -169,8 +176,11 @@ def status_changes(runs: Sequence[Listed]) -> Iterator[str]:
             yield f"{' '.join(name)}: {was.value} in {run}, {status.value} in {newest.name}"
 
 
-def show_history(folder: Path, asked: Filter, console: Console) -> None:
-    """Prints the runs that fit, the newest first, and writes the page of all runs of the folder."""
+def show_history(folder: Path, asked: Filter, console: Console, *, otava: bool = False) -> None:
+    """Prints the runs that fit, the newest first, and writes the page of all runs of the folder.
+
+    ``otava``: and the series of those that fit.
+    """
     runs = read_runs(folder)
     shown = matching(runs, asked)
     if not shown:
@@ -193,5 +203,9 @@ def show_history(folder: Path, asked: Filter, console: Console) -> None:
     title, again = plain(folder.resolve().name or str(folder)), " ".join(program())
     changed = list(status_changes(runs))[:SHOWN_CHANGES]
     page = template("index.html.j2").render(title=title, runs=runs[::-1], changes=changed, program=again)
-    write_asked("--history", folder / PAGE, page.encode())
-    say(console, str(folder / PAGE))
+    files, text = series(shown, folder) if otava else ({}, "")
+    for name, content in {PAGE: page.encode(), **files}.items():
+        write_asked("--history", folder / name, content)
+        say(console, str(folder / name))
+    if text:
+        say(console, text)

@@ -49,6 +49,7 @@ FINISHED = (
     (f"--compare {BOTH} --fail-on=parity,graph-breaks,recompiles", "graph-breaks"),
     (f"--compare {BOTH} --fail-on=regression:5%", 3, "regression:5 %: open"),
     ("--history={run}/..", r"inductor: 3 of 3 passed.*index\.html"),
+    ("--visualize-logs={run} --format=jsonl,junit,bencher", r'^\{"run": "[^"]+", "final": true, "job": "'),
     ("--resume={run}", OPEN),
     ("--merge {run} {run}/../part --output-dir={new}", r"inference, float32, cpu +inductor .*3/3"),
     ("--list --suites=tiny_gpt --training", "GPT_150k .*batch 8 of 64"),

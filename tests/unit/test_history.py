@@ -43,8 +43,9 @@ def make_run(folder: Path, number: int, measured: Sequence[Record] | None = None
 
 
 def shown(folder: Path, **asked: Any) -> str:
+    otava = bool(asked.pop("otava", False))
     with Console(width=200) as console, console.capture() as printed:
-        show_history(folder, Filter(**asked), console)
+        show_history(folder, Filter(**asked), console, otava=otava)
     return printed.get()
 
 

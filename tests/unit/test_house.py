@@ -93,6 +93,7 @@ PROGRAMS = {
         "from runner.reports import discover; import runner.reports.console; discover()",
         ("matplotlib", "pandas", "numpy", "scipy", "rich.table", "tabulate", "torch"),
     ),
+    "pytest": ("import torchduet.pytest_plugin", (*SLOW, "runner", "harness")),
     "metrics": ("from harness.metrics import declared; assert len(declared().metrics) > 70", ("torch",)),
     "suites": (SUITES, ("torch", "timm", "transformers", "numpy")),
     "studies": (

@@ -29,8 +29,8 @@ from runner.reports.parts.sections import Section, sections
 from tests.factories import Capture, Patch, accuracy_run, known, make_job, make_record, printed, synthetic_run
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
-TEXTS = {*reports.formats()} - {"png", "svg", "html", "json", "hud"}
-"""The others are pictures, or all digits and a library: test_html_report.py."""
+TEXTS = {*reports.formats()} - {"png", "svg", "html", "json", "hud", "junit", "bencher"}
+"""The others are pictures, all digits and a library (test_html_report.py), or in test_adapters.py."""
 RUNS = {"synthetic": synthetic_run, "accuracy": accuracy_run}
 
 

@@ -189,8 +189,6 @@ class FlatModule(nn.Module):
 class Export:
     """torch.export: the graph of ATen operators, run by eager kernels."""
 
-    MODES = ("inference",)
-
     @staticmethod
     def why_unavailable(device_type: str) -> str | None:  # noqa: ARG004 - the same for all
         return why_not_captured()

@@ -194,7 +194,6 @@ class CudaGraphs:
 class CompiledAutograd:
     """inductor, with the backward captured whole when it runs."""
 
-    MODES = ("training",)
     SETTINGS = OF_INDUCTOR
 
     @staticmethod

@@ -13,7 +13,6 @@ from harness.backends.shared import inductor
 from harness.hardware.installed import why_missing
 from harness.program import Compiled, Program
 
-MODES = ("inference",)
 RECOMMENDED: Mapping[str, bool] = MappingProxyType(
     {
         "coordinate_descent_tuning": True,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import OK
+from runner.cli.formats import OTAVA, formats_asked
+from runner.errors import UsageError
 from runner.plan.compilers import COMPILERS
 from runner.plan.config import SUITES, RunConfig
 from runner.plan.settings import listed, read_row, row_at
@@ -25,8 +27,8 @@ HISTORY = flag(
 FLAGS = (HISTORY,)
 
 
-def parse(given: Given) -> tuple[Path, Filter]:
-    """Unknown suites and compilers are allowed, because runs may be old."""
+def parse(given: Given) -> tuple[Path, Filter, bool]:
+    """Unknown suites and compilers are allowed, because runs may be old. The last: whether Otava reads it."""
     from runner.runs.history import Filter
 
     asked = Filter(
@@ -34,13 +36,17 @@ def parse(given: Given) -> tuple[Path, Filter]:
         compilers=listed(COMPILERS[0].long, given.get(COMPILERS[0].key, ())),
         tags=read_row(row_at(RunConfig, "tags"), given, ()),
     )
-    return Path(given[HISTORY.key]), asked
+    formats = formats_asked(given, (OTAVA,)) or frozenset()
+    for word in sorted(formats - {OTAVA}):
+        raise UsageError(f"--format: a history has no {word}; leave it out, or write {OTAVA}")
+    return Path(given[HISTORY.key]), asked, bool(formats)
 
 
-def perform(request: tuple[Path, Filter], argv: Sequence[str]) -> int:
+def perform(request: tuple[Path, Filter, bool], argv: Sequence[str]) -> int:
     from rich.console import Console
 
     from runner.runs.history import show_history
 
-    show_history(*request, Console())
+    folder, asked, otava = request
+    show_history(folder, asked, Console(), otava=otava)
     return OK

@@ -18,7 +18,7 @@ from harness.settings import Given, Group, Kind, flag, placed
 from harness.worker.limits import THREAD_VARIABLES
 from runner.cli.actions.compare import FAIL_ON, code_of
 from runner.cli.exit_codes import FAILURES, OK
-from runner.cli.formats import Formats, formats_asked
+from runner.cli.formats import Formats, console_for, formats_asked
 from runner.errors import UsageError
 from runner.plan.checks import check_where, idle, run_config, where_asked
 from runner.plan.compilers import LEAVE_OUT
@@ -83,9 +83,7 @@ def planned(given: Given, *, mode_required: bool = True) -> MeasureRequest:
 
 
 def perform(request: MeasureRequest, argv: Sequence[str]) -> int:
-    from rich.console import Console
-
-    console = Console()
+    console = console_for(request.formats)
     if request.folder is not None:
         return _resume(request.folder, request, console)
     code, folder = measured(request, argv, console)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.settings import Given, Group, flag
 from runner.cli.exit_codes import BAD_INPUT
-from runner.cli.formats import Formats, formats_asked
+from runner.cli.formats import Formats, console_for, formats_asked
 from runner.cli.streams import tell
 from runner.plan.config import RunConfig
 from runner.plan.settings import read_row, row_at
@@ -30,8 +30,6 @@ def parse(given: Given) -> Request:
 
 
 def perform(request: Request, argv: Sequence[str]) -> int:
-    from rich.console import Console
-
     from runner.cli.measuring import report
     from runner.store.merge import merge
 
@@ -39,7 +37,7 @@ def perform(request: Request, argv: Sequence[str]) -> int:
     merged = merge(folders, output_dir, argv)
     for sentence in merged.damage:
         tell(f"{'error' if merged.lost else 'note'}: {sentence}")
-    code = report(merged.folder, console := Console(), formats)
+    code = report(merged.folder, console := console_for(formats), formats)
     if merged.missing:
         console.print(merged.missing, markup=False, highlight=False, soft_wrap=True)
     return BAD_INPUT if merged.lost else code

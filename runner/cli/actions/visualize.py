@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.settings import Given, Group, flag
-from runner.cli.formats import Formats, formats_asked
+from runner.cli.formats import Formats, console_for, formats_asked
 
 FLAG = flag(
     "--visualize-logs=DIR",
@@ -22,10 +22,8 @@ def parse(given: Given) -> Request:
 
 
 def perform(request: Request, argv: Sequence[str]) -> int:
-    from rich.console import Console
-
     from runner.cli.measuring import report
     from runner.store.run_folder import RunFolder
 
     folder, formats = request
-    return report(RunFolder.reopen(FLAG.long, folder), Console(), formats)
+    return report(RunFolder.reopen(FLAG.long, folder), console_for(formats), formats)

@@ -1,0 +1,1 @@
+"""Reports in the formats of other programs, made only if ``--format`` names them (docs/CI.md)."""
