@@ -28,6 +28,7 @@ _part = partial(
 )
 _RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
 _ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
+_RATE = Kind(within(lambda value: value > 0, "a rate above 0, such as 0.001"), number_text)
 _SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
 
 PERFORMANCE = flag(
@@ -324,6 +325,20 @@ class Extras:
         kind=Kind(_shapes),
         help="calls with up to 8 sizes of batch or sequence in turn, such as batch=16,24,32, in "
         "--processes fresh processes of eager and of each candidate: docs/COMPARE.md",
+    )
+    # training steps of each run; 0: none
+    trajectory: int = _extra(
+        0,
+        "--trajectory=N",
+        kind=Kind(partial(settings.whole, least=20)),
+        help="train eager, four noisy eagers and each candidate for N steps from the same weights, and say "
+        "whether a candidate stays where roundings lead: docs/NUMERICS.md",
+    )
+    learning_rate: float = _extra(
+        1e-3,
+        "--learning-rate=RATE",
+        kind=_RATE,
+        help="of the optimizer of --trajectory: adamw, or that of --optimizer (default: 0.001)",
     )
     allocator: str = _extra(
         "default",

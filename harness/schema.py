@@ -426,6 +426,41 @@ class Compilation:
     stored_bytes: int | None = None  # size of what it began with
 
 
+AGAIN = "eager again"
+NOISY = ("noisy 1", "noisy 2", "noisy 3", "noisy 4")
+SEEDS = ("seed 1", "seed 2")
+"""The runs of ``--trajectory`` beside eager's and the candidates'."""
+DEFAULT_OPTIMIZER = "adamw"
+"""Of ``--trajectory``, where no ``--optimizer`` is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """One training run of ``--trajectory``; of all but eager's, differences from eager's at the same step."""
+
+    name: str  # `eager`, `eager again`, `noisy 1`, `seed 1` (eager on other batches), or the candidate
+    loss: tuple[float, ...] = ()  # at each step
+    gradient_norm: tuple[float, ...] = ()  # at each step: the root of the sum of the squares of all gradients
+    # at each place: distance from eager's parameters / how far eager's have come from the first ones
+    parameters: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """Training runs from the same weights, one step after the other (``--trajectory``)."""
+
+    steps: int
+    optimizer: str  # a word of `--optimizer`, or the function
+    learning_rate: float | None  # null: the function has its own
+    data: str  # `batches`, or `one batch`, again and again
+    places: tuple[int, ...] = ()  # steps, from 1, after which the parameters were compared
+    resolution: float = 0.0  # the machine epsilon of the loss
+    eager: Course
+    courses: tuple[Course, ...] = ()  # eager again, noisy eagers, seeds, and the candidate last
+    failure: str = ""  # why runs are missing
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One candidate in one process. Numbers that do not exist are None, never 0.
@@ -479,4 +514,5 @@ class Record:
     assumed_between_sd: float | None = None
     # older records: date of its calibration
     calibrated: str = ""
+    trajectory: Trajectory | None = None  # null: no `--trajectory`
     schema_version: int = SCHEMA_VERSION  # the version of this line
