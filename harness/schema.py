@@ -429,6 +429,7 @@ class Compilation:
 AGAIN = "eager again"
 NOISY = ("noisy 1", "noisy 2", "noisy 3", "noisy 4")
 SEEDS = ("seed 1", "seed 2")
+REPEATS = (1, 2)
 """The runs of ``--trajectory`` beside eager's and the candidates'."""
 DEFAULT_OPTIMIZER = "adamw"
 """Of ``--trajectory``, where no ``--optimizer`` is given."""
@@ -443,22 +444,24 @@ class Course:
     gradient_norm: tuple[float, ...] = ()  # at each step: the root of the sum of the squares of all gradients
     # at each place: distance from eager's parameters / how far eager's have come from the first ones
     parameters: tuple[float, ...] = ()
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the whole run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """Training runs from the same weights, one step after the other (``--trajectory``)."""
 
-    steps: int
+    steps: int  # of each run
     optimizer: str  # a word of `--optimizer`, or the function
     learning_rate: float | None  # null: the function has its own
     data: str  # `batches`, or `one batch`, again and again
-    places: tuple[int, ...] = ()  # steps, from 1, after which the parameters were compared
-    resolution: float = 0.0  # the machine epsilon of the loss
-    eager: Course
-    courses: tuple[Course, ...] = ()  # eager again, noisy eagers, seeds, and the candidate last
-    failure: str = ""  # why runs are missing
+    places: tuple[int, ...]  # steps, from 1, after which the parameters were compared
+    resolution: float  # the machine epsilon of the loss
+    eager: Course  # the first run
+    courses: tuple[Course, ...]  # eager again, noisy eagers, seeds
+    candidate: Course  # its run from the same weights
+    # of a candidate that leaves: its runs from weights of which some have another last digit
+    repeats: tuple[Course, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ PLACES = 20  # after so many of the steps, parameters are compared
 FIRST_NOISE = 7919  # seed of the noise: parity has others
 NOISY_STEPS = 2.2  # what a noisy step costs, in eager steps
 DIGITS = 4  # of a difference
+JITTERED = 64  # of so many elements, one has another last digit: these are not as far as noise leads
 
 Sketches = list[torch.Tensor]
 
@@ -55,11 +56,11 @@ class Trajectories:
         known = {"places": self._places, "resolution": self._resolution}
         return {**known, "batches": self._batches is not None}
 
-    def run(self, name: str, candidate: Variant | None = None) -> Course:
+    def run(self, name: str, candidate: Variant | None = None, repeat: int = 0) -> Course:
         """One run: of eager (first), of another eager (``harness.schema`` has the names), of a candidate.
 
         The numbers of all but the first are differences from its numbers. Without batches, there is no run
-        with other ones: it is empty.
+        with other ones: it is empty. ``repeat``: not 0, from weights of which some have another last digit.
         """
         noise, first = None, 0
         if name in SEEDS:
@@ -69,7 +70,14 @@ class Trajectories:
         elif _cost(name) > 1.0:
             noise = Noise(loudness(self._bench.precision), FIRST_NOISE + int(name.split()[1]))
         began = time.perf_counter()
-        rows, there = self._trained(name, candidate or self._eager, noise, first)
+        weights = self._weights
+        if repeat:
+            self._left += self._steps
+            generator = torch.Generator().manual_seed(repeat)
+            weights = {name: _jittered(weight, generator) for name, weight in weights.items()}
+        variant = candidate or self._eager
+        update = variant.training(weights, self._job.protocol, self._job.extras.learning_rate)
+        rows, there = self._trained(name, variant, update, noise, first)
         loss, norm = zip(*rows, strict=True)
         course = Course(name=name, loss=loss, gradient_norm=norm, seconds=time.perf_counter() - began)
         if self._of_eager is None:
@@ -88,17 +96,16 @@ class Trajectories:
         )
 
     def _trained(
-        self, name: str, variant: Variant, noise: Noise | None, first: int
+        self, name: str, variant: Variant, update: Callable[[], object], noise: Noise | None, first: int
     ) -> tuple[list[tuple[float, float]], list[Sketches]]:
         """Loss and gradient norm of each step, and the parameters at each place."""
-        protocol, rows, there = self._job.protocol, list[tuple[float, float]](), list[Sketches]()
-        update = variant.training(self._weights, protocol, self._job.extras.learning_rate)
+        rows, there = list[tuple[float, float]](), list[Sketches]()
         for step in range(self._steps):
             began = time.perf_counter()
             left_s = self._spent_s / self._done * self._left if self._done else math.nan
             self._say(f"{name}, step {step} of {self._steps}, about {left_s:.0f} s left")
             self._give(variant, first + step)
-            seed_everything(protocol.seed + step)
+            seed_everything(self._job.protocol.seed + step)
             with noise or nullcontext():
                 loss, _ = variant.step()
             self._resolution = torch.finfo(loss.dtype).eps
@@ -129,6 +136,14 @@ class Trajectories:
 def _cost(name: str) -> float:
     """Of a step, in eager steps."""
     return NOISY_STEPS if name.startswith("noisy ") else 1.0
+
+
+def _jittered(weight: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Some elements larger by a unit in the last place: all later roundings then differ."""
+    if not weight.is_floating_point():
+        return weight
+    chosen = torch.randint(JITTERED, weight.shape, generator=generator, device="cpu") == 0
+    return torch.where(chosen.to(weight.device), weight * (1.0 + torch.finfo(weight.dtype).eps), weight)
 
 
 def _norm(variant: Variant) -> float:

@@ -435,13 +435,13 @@ class Session:
             metrics[name] = {**numbers, **metrics.get(name, {})}
         return metrics
 
-    def trajectory(self, run: str) -> dict[str, Any]:
+    def trajectory(self, run: str, repeat: int) -> dict[str, Any]:
         """A training run, after all other measurements: of a candidate, or of eager as ``run`` names it."""
         if self._trajectories is None:
             self._tidy()
             say = partial(self._say, "trajectory")
             self._trajectories = Trajectories(self._job, self._bench, say, self._baseline_step_s)
-        course = self._trajectories.run(run, self._variants.get(run))
+        course = self._trajectories.run(run, self._variants.get(run), repeat)
         return {"course": course, **self._trajectories.facts()}
 
     def _say(self, phase: str, variant: str = "") -> None:

@@ -17,32 +17,24 @@ from harness.backends.settings.candidates import compiler_of
 from harness.devices import of
 from harness.protocol import AUTO
 from harness.schema import (
-    AGAIN,
     BASELINE,
     BREAKS_ON_OTHER_DATA,
-    DEFAULT_OPTIMIZER,
-    EAGER_START,
-    NOISY,
-    SEEDS,
-    Course,
     Failure,
     Job,
-    Mode,
     ModelFacts,
     Parity,
     Record,
     Scalar,
     Status,
-    Trajectory,
     Where,
 )
-from harness.settings import is_own_model
 from harness.timing.measure import placement
 from harness.worker.status_page import Activity
 from runner.analysis.verdicts.between import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds, columns
 from runner.engine.replies import Measured
+from runner.engine.training import train
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.names import plain
 from runner.plan.environments.spec import EAGER, split_candidate
@@ -234,7 +226,8 @@ class JobSession:
                 for session in self._sessions:
                     session.extend(waited_s)
                 yield from self._timed()
-            self._train()
+            if states and self._job.extras.trajectory and not self._job.protocol.process:
+                train(self._job, self._sessions[0], states, self._context.stop)
         yield from self._passed()
 
     # -- opening and preparing ----------------------------------------------
@@ -436,47 +429,6 @@ class JobSession:
         yield self._state.record(blamed, state)
         if failed.lost:
             states.clear()  # the others are measured again by fresh workers
-
-    # -- trajectories -----------------------------------------------------------
-
-    def _train(self) -> None:
-        """Adds to each candidate its training run beside eager's, in the first process of a job.
-
-        A failure costs no candidate its other results.
-        """
-        job, states = self._job, self._candidate_states
-        steps, training = job.extras.trajectory, job.case.mode is Mode.TRAINING
-        if not (steps and training and states) or job.protocol.process:
-            return
-        (session,) = self._sessions
-        courses, waiting = list[Course](), dict(session.compilers)
-        for name in (EAGER_START, AGAIN, *NOISY, *SEEDS, *session.compilers):
-            why = "stopped"
-            try:
-                ran = None if self._context.stop() else session.trajectory(name)
-            except CallFailed as failed:
-                ran, why = None, str(failed)
-                if not failed.lost and name in waiting:
-                    states[waiting.pop(name)].notes += (f"no trajectory: {why}",)
-                    continue
-            if ran is None:
-                break
-            if name not in waiting:
-                courses += [ran.course] if ran.course.loss else []  # a model without batches has no seeds
-                continue
-            own = is_own_model(job.protocol.optimizer)
-            states[waiting.pop(name)].trajectory = Trajectory(
-                steps=steps,
-                optimizer=job.protocol.optimizer if job.protocol.optimizer != "none" else DEFAULT_OPTIMIZER,
-                learning_rate=None if own else job.extras.learning_rate,
-                data="batches" if ran.batches else "one batch",
-                places=ran.places,
-                resolution=ran.resolution,
-                eager=courses[0],
-                courses=(*courses[1:], ran.course),
-            )
-        for candidate in waiting.values():
-            states[candidate].notes += (f"no trajectory: {why}",)
 
     # -- after the workers have ended ---------------------------------------
 

@@ -266,10 +266,10 @@ class WorkerSession:
             fail_late(states, variant, failed.status, failed.failure)
         return metrics
 
-    def trajectory(self, run: str) -> Ran:
+    def trajectory(self, run: str, repeat: int = 0) -> Ran:
         """A training run of a compiler or of eager. Each has the time limit of a worker for itself."""
         self._deadline = self._clock() + self._timeout_s
-        return self._call("trajectory", partial(from_json, Ran), run=run)
+        return self._call("trajectory", partial(from_json, Ran), run=run, repeat=repeat)
 
     def localize(self, compiler: str, folder: Path | None) -> Where:
         """Where the compiler goes wrong. Call it instead of ``open``. Writes a script into ``folder``."""
