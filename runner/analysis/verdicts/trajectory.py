@@ -83,7 +83,8 @@ def judge(runs: Sequence[Distances], noisy: Sequence[Distances], steps: int, res
         horizon = end
         least = resolution / math.sqrt(end - begin)
         for name, ours, theirs in zip(QUANTITIES, own, limit, strict=True):
-            ratio, quantity = max((ratio, quantity), (ours[window] / max(theirs[window], least), name))
+            further = ours[window] / max(theirs[window], least)
+            ratio, quantity = (further, name) if further > ratio else (ratio, quantity)
         if ratio > FACTOR:
             return Judged(stays=Stays.OUTSIDE, horizon=end, step=begin + 1, ratio=ratio, quantity=quantity)
     stays = Stays.INSIDE if horizon == steps else Stays.CHAOS
