@@ -1,11 +1,10 @@
 """Judges training runs of which it is known whether they are right: docs/NUMERICS.md has the figures.
 
     python benchmarks/trajectories.py --minutes 30 --keep results/trajectories/runs.jsonl
-    python benchmarks/trajectories.py --minutes 0 --keep results/trajectories/runs.jsonl      # the tables
 
-*alarms*: on ten small models, further noisy eagers are judged against four others. *right*: the same models
-with other kernels, threads, memory formats and compilers. *faults*: planted in GPT_150k, NanoGPT_addition and
-a model with dropout. A line of the file has the distances of one run, so that another factor needs no run.
+*alarm*: on ten small models, further noisy eagers are judged against four others; *right*: other kernels,
+threads, memory formats and compilers; *fault*: planted in GPT_150k, NanoGPT_addition and a GPT with dropout.
+A line of the file has the distances of one run, so that another factor needs no run; --minutes 0: the table.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from tabulate import tabulate
 from torch import nn
-from torch.nn import functional
+from torch.nn import functional as f
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -30,7 +30,7 @@ from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from benchmarks.controls import CONTROLS  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.numerics.trajectory import Trajectories  # noqa: E402
-from harness.schema import REPEATS, Case, Course, Extras, Job, Mode, Protocol, Setting, Trajectory  # noqa: E402
+from harness.schema import NOISY, REPEATS, Case, Extras, Job, Mode, Protocol, Setting, Trajectory  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402
 from harness.workload import Workload  # noqa: E402
@@ -41,248 +41,195 @@ from suites.models.nano_gpt import NanoGPT  # noqa: E402
 from suites.models.next_symbol import MLP, every_symbol_loss, last_symbol_loss  # noqa: E402
 from suites.models.tl_transformer import TLTransformer  # noqa: E402
 
-FURTHER = 12  # noisy eagers beside the first four; each three of them are a run and its repeats
-COMPILERS = ("aot_eager", "inductor")
-SETTINGS = (
-    ("float32", "none", 1e-3),
-    ("float32", "sgd", 1e-2),
-    ("float32", "none", 1e-2),
-    ("bfloat16", "none", 1e-3),
-)
+FURTHER = 12  # noisy eagers; two others are the repeats of each
+USUAL = ("none", 1e-3)  # AdamW
+SETTINGS = (("float32", *USUAL), ("float32", "sgd", 1e-2), ("float32", "none", 1e-2), ("bfloat16", *USUAL))
 
 
-class Convolutions(nn.Module):
+class Images(nn.Module):
     def __init__(self, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
         self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
         self.norm, self.other, self.head = norm(8), norm(8), nn.Linear(8, 5)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = functional.relu(self.norm(self.first(x)))
-        x = x + functional.relu(self.other(self.second(x)))
-        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
+    def forward(self, x: Any) -> Any:
+        x = f.relu(self.norm(self.first(x)))
+        return self.head((x + f.relu(self.other(self.second(x)))).mean((2, 3)))
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, kind: Any) -> None:
         super().__init__()
-        self.symbols, self.head = nn.Embedding(16, 16), nn.Linear(24, 16)
-        self.cells = kind(16, 24, batch_first=True)
+        self.symbols, self.cells, self.head = nn.Embedding(16, 16), kind(16, 24), nn.Linear(24, 16)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.cells(self.symbols(x))[0])  # type: ignore[no-any-return]
-
-
-def _dense(activation: type[nn.Module], *more: nn.Module) -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(16, 64), activation(), *more, nn.Linear(64, 64), activation(), nn.Linear(64, 4)
-    )
+    def forward(self, x: Any) -> Any:
+        return self.head(self.cells(self.symbols(x))[0])
 
 
-def _text(step: int) -> tuple[Any, Any, Any]:
-    text = additions(16, 13, step)
-    return (text[:, :-1].contiguous(),), {}, text[:, 1:].contiguous()
+def dense(kind: Any, *more: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 64), kind(), *more, nn.Linear(64, 64), kind(), nn.Linear(64, 4))
 
 
-def _images(step: int) -> tuple[Any, Any, Any]:
-    generator = torch.Generator().manual_seed(step)
-    classes = torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+def text(step: int, *, last: bool = False) -> tuple[Any, Any, Any]:
+    symbols = additions(16, 13, step)
+    return (symbols[:, :-1].contiguous(),), {}, symbols[:, -1 if last else slice(1, None)].contiguous()
+
+
+def images(step: int) -> tuple[Any, Any, Any]:
+    classes, generator = torch.sin(torch.arange(960.0)).view(5, 3, 8, 8), torch.Generator().manual_seed(step)
     target = torch.randint(5, (16,), generator=generator)
     return (classes[target] + torch.randn(16, 3, 8, 8, generator=generator),), {}, target
 
 
-def _values(step: int) -> tuple[Any, Any, Any]:
+def values(step: int) -> tuple[Any, Any, Any]:
     x = torch.randn(64, 16, generator=torch.Generator().manual_seed(step))
     return (x,), {}, torch.sin(x[:, :4]) * x[:, 4:8]
 
 
-GPT = {"vocab_size": 16, "block_size": 12, "n_layer": 1, "n_head": 2, "n_embd": 16}
-HEADS = {"n_layer": 1, "n_head": 2, "d_model": 16, "d_head": 8, "d_mlp": 32}
-MODELS: Mapping[str, tuple[Callable[[], nn.Module], Any, Any]] = {
-    "tanh": (partial(_dense, nn.Tanh), functional.mse_loss, _values),
-    "relu": (partial(_dense, nn.ReLU), functional.mse_loss, _values),
-    "layer norm": (lambda: _dense(nn.GELU, nn.LayerNorm(64)), functional.smooth_l1_loss, _values),
-    "batch norm": (partial(Convolutions, nn.BatchNorm2d), functional.cross_entropy, _images),
-    "group norm": (partial(Convolutions, partial(nn.GroupNorm, 2)), functional.cross_entropy, _images),
-    "LSTM": (partial(Recurrent, nn.LSTM), every_symbol_loss, _text),
-    "GRU": (partial(Recurrent, nn.GRU), every_symbol_loss, _text),
-    "GPT": (partial(NanoGPT, **GPT), every_symbol_loss, _text),
-    "einsum": (partial(TLTransformer, vocab_size=16, block_size=12, **HEADS), every_symbol_loss, _text),
+GPT = partial(NanoGPT, vocab_size=16, block_size=12, n_layer=1, n_head=2, n_embd=16)
+EINSUM = partial(TLTransformer, vocab_size=16, block_size=12, n_layer=1, n_head=2, d_model=16)
+MODELS: Mapping[str, tuple[Callable[[], Any], Any, Any]] = {
+    "tanh": (partial(dense, nn.Tanh), f.mse_loss, values),
+    "relu": (partial(dense, nn.ReLU), f.mse_loss, values),
+    "layer norm": (lambda: dense(nn.GELU, nn.LayerNorm(64)), f.smooth_l1_loss, values),
+    "batch norm": (partial(Images, nn.BatchNorm2d), f.cross_entropy, images),
+    "group norm": (partial(Images, partial(nn.GroupNorm, 2)), f.cross_entropy, images),
+    "LSTM": (partial(Recurrent, partial(nn.LSTM, batch_first=True)), every_symbol_loss, text),
+    "GRU": (partial(Recurrent, partial(nn.GRU, batch_first=True)), every_symbol_loss, text),
+    "GPT": (GPT, every_symbol_loss, text),
+    "einsum": (partial(EINSUM, d_head=8, d_mlp=32), every_symbol_loss, text),
     "MLP": (
         partial(MLP, vocab_size=16, input_len=12, n_embd=8, n_hidden=64),
         last_symbol_loss,
-        lambda n: (*_text(n)[:2], _text(n)[2][:, -1]),
+        partial(text, last=True),
     ),
-    "dropout": (partial(NanoGPT, **GPT, dropout=0.1), every_symbol_loss, _text),
+    "dropout": (partial(GPT, dropout=0.1), every_symbol_loss, text),
 }
 
 
-# -- faults ----------------------------------------------------------------------------------------
-
-
-def _gradient(variant: Variant) -> None:
+def gradient(variant: Variant) -> None:
     weights = [weight for weight in variant.program.module.parameters() if weight.dim() > 1]
-    weights[len(weights) // 2].register_hook(lambda gradient: gradient * (1 + 1e-4))
+    weights[len(weights) // 2].register_hook(lambda value: value * (1 + 1e-4))
 
 
-def _rate(variant: Variant) -> None:
-    training = variant.training
-    variant.training = lambda weights, protocol, rate: training(weights, protocol, 1.01 * rate)  # type: ignore[method-assign]
+def rate(variant: Variant) -> None:
+    begin: Any = variant.training
+    setattr(variant, "training", lambda *given: begin(*given[:2], 1.01 * given[2]))  # noqa: B010
 
 
-def _state(variant: Variant) -> None:
-    training = variant.training
-
+def state(variant: Variant) -> None:
     def lowered(*given: Any) -> Callable[[], object]:
-        update: Any = training(*given)
+        update: Any = begin(*given)
+        kept = [tensor for _, tensor in update.state() if tensor.dim()]
+        return lambda: (update(), [tensor.copy_(tensor.bfloat16()) for tensor in kept])
 
-        def step() -> None:
-            update()
-            for _, tensor in update.state():
-                tensor.copy_(tensor.bfloat16() if tensor.dim() else tensor)
-
-        return step
-
-    variant.training = lowered  # type: ignore[method-assign]
+    begin = variant.training
+    setattr(variant, "training", lowered)  # noqa: B010
 
 
-def _mask(variant: Variant) -> None:
+def mask(variant: Variant) -> None:
     variant.program.module.register_forward_pre_hook(lambda *_: torch.manual_seed(0) and None)
 
 
-FAULTS = {
-    "gradient of a weight times 1.0001": _gradient,
-    "learning rate 1 % off": _rate,
-    "optimizer's state in bfloat16": _state,
-    "dropout mask reused": _mask,
+FAULTS: Mapping[Callable[[Variant], None], str] = {
+    gradient: "gradient of a weight times 1.0001",
+    rate: "learning rate 1 % off",
+    state: "optimizer's state in bfloat16",
+    mask: "dropout mask reused",
 }
-PLANTED = (
-    *((name, "float32", "sgd", 3e-2, (_gradient, _rate)) for name in ("GPT_150k", "NanoGPT_addition")),
-    *((name, "float32", "none", 1e-3, (_rate, _state)) for name in ("GPT_150k", "NanoGPT_addition")),
-    ("dropout", "float32", "none", 1e-3, (_mask,)),
+PLANTED: tuple[Any, ...] = (
+    *((name, "float32", *USUAL, (rate, state)) for name in ("NanoGPT_addition", "GPT_150k")),
+    ("dropout", "float32", *USUAL, (mask,)),
+    *((name, "float32", "sgd", 3e-2, (gradient, rate)) for name in ("NanoGPT_addition", "GPT_150k")),
 )
 
 
-# -- runs ------------------------------------------------------------------------------------------
-
-
-def job_of(name: str, dtype: str, optimizer: str, rate: float, steps: int) -> tuple[Job, Any]:
-    suite = load_suite("tiny_gpt")
-    setting = Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny")
-    known = {case.name: case for case in suite.cases(setting)}
-    own = Case(suite="own", name=name, mode=Mode.TRAINING, batch_size=None, published_batch_size=None)
-    measured: Any = {"performance": False, "accuracy": False, "keep_dropout": name == "dropout"}
-    protocol = Protocol(threads=1, optimizer=optimizer, **measured)
-    extras = Extras(trajectory=steps, learning_rate=rate)
-
-    def build(case: Case) -> Workload:
-        make, loss, batches = MODELS[name]
-        (args, _, target) = batches(1 << 20)
-        return Workload(module=make(), args=args, target=target, loss=loss, batches=batches)
-
-    candidates = () if name in known else COMPILERS
+def rows_of(name: str, dtype: str, optimizer: str, lr: float, planted: Any) -> Iterator[dict[str, Any]]:
+    """The distances of each run. A right or wrong run that is outside is repeated."""
+    steps, suite = 200 if planted else 100, load_suite("tiny_gpt")
+    cases = suite.cases(Setting(mode=Mode.TRAINING, device_type="cpu", scale="tiny"))
+    case = next((case for case in cases if case.name == name), replace(cases[0], name=name, suite="own"))
+    settings: Any = {"accuracy": False, "performance": False, "keep_dropout": name == "dropout"}
+    protocol = Protocol(threads=1, optimizer=optimizer, **settings)
     job = Job(
-        case=known.get(name, own),
+        case=case,
         device="cpu",
         dtype=dtype,
-        candidates=candidates,
+        candidates=(),
         protocol=protocol,
-        extras=extras,
+        extras=Extras(trajectory=steps, learning_rate=lr),
     )
-    return job, suite.build if name in known else build
 
+    def build(_: Case) -> Workload:
+        make, loss, batches = MODELS[name]
+        args, _, target = batches(1 << 20)
+        return Workload(module=make(), args=args, target=target, loss=loss, batches=batches)
 
-def lines(
-    name: str, dtype: str, optimizer: str, rate: float, planted: Sequence[Any]
-) -> Iterator[dict[str, Any]]:
-    """The runs of one model. A right or wrong run that is outside is repeated."""
-    steps = 200 if planted else 100
-    job, build = job_of(name, dtype, optimizer, rate, steps)
-    session = Session(job, lambda _: None, build)
+    session = Session(job, lambda _: None, build if name in MODELS else suite.build)
     session.open()
-    bench = session._bench  # noqa: SLF001
+    bench, about = session._bench, {"optimizer": optimizer, "steps": steps}  # noqa: SLF001
     runs = Trajectories(job, bench, lambda _: None, 0.0)
-    eager = runs.run("eager")
-    known = Trajectory(steps=steps, optimizer=optimizer, learning_rate=rate, data="", eager=eager, courses=(), candidate=eager, **{k: v for k, v in runs.facts().items() if k != "batches"})  # fmt: skip
-    noisy: list[Any] = []
+    eager, facts = runs.run("eager"), runs.facts()
+    more: Any = {"data": "", "places": facts["places"], "resolution": facts["resolution"]}
+    known = Trajectory(**about, learning_rate=lr, eager=eager, courses=(), candidate=eager, **more)
+    about |= {"model": name, "dtype": dtype, "rate": lr, "resolution": known.resolution}
 
-    def line(what: str, run: str, course: Course, repeat: int = 0) -> dict[str, Any]:
-        apart = [[float(f"{value:.2g}") for value in values] for values in distances(course, known)]
-        facts = {"model": name, "dtype": dtype, "optimizer": optimizer, "rate": rate, "steps": steps}
-        cost = course.seconds / eager.seconds
-        return {
-            **facts,
-            "resolution": known.resolution,
-            "what": what,
-            "run": run,
-            "repeat": repeat,
-            "cost": round(cost, 2),
-            "distances": apart,
-        }
+    def row(what: str, run: str, variant: Variant | None = None, repeat: int = 0) -> dict[str, Any]:
+        course = runs.run(run, variant, repeat)
+        apart = [[float(f"{value:.2g}") for value in each] for each in distances(course, known)]
+        cost = round(course.seconds / eager.seconds, 2)
+        return {**about, "what": what, "run": run, "repeat": repeat, "cost": cost, "distances": apart}
 
-    for number in range(1, 5 if planted else 5 + FURTHER):
-        row = line("noisy" if number < 5 else "alarm", f"noisy {number}", runs.run(f"noisy {number}"))
-        noisy += [row["distances"]] if number < 5 else []
-        yield row
+    noisy = [row("noisy", run) for run in NOISY]
+    yield from noisy
+    for number in range(FURTHER if not planted else 0):
+        yield row("alarm", f"noisy {5 + number}")
 
     def all_of(what: str, run: str, variant: Variant) -> Iterator[dict[str, Any]]:
-        row = line(what, run, runs.run(run, variant))
-        yield row
-        if judge([row["distances"]], noisy, steps, known.resolution).step:
-            yield from (line(what, run, runs.run(run, variant, n), n) for n in REPEATS)
+        yield (first := row(what, run, variant))
+        limits = [each["distances"] for each in noisy]
+        if judge([first["distances"]], limits, steps, known.resolution).step:
+            yield from (row(what, run, variant, repeat) for repeat in REPEATS)
 
-    for fault, plant in FAULTS.items():
-        if plant in planted:
-            plant(variant := bench.variant())
-            yield from all_of("fault", fault, variant)
+    for plant in planted:
+        plant(variant := bench.variant())
+        yield from all_of("fault", FAULTS[plant], variant)
     for control, (change, surroundings) in {} if planted else CONTROLS.items():
         if change(variant := bench.variant(), job):
             variant.remember()
             with surroundings():
                 yield from all_of("right", control, variant)
-    for compiler in job.candidates if not planted and (optimizer, rate) == ("none", 1e-3) else ():
+    for compiler in ("aot_eager", "inductor") if not planted and (optimizer, lr) == USUAL else ():
         session.prepare(compiler)
         yield from all_of("right", compiler, session._variants[compiler])  # noqa: SLF001
 
 
+def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["model"], row["dtype"], row["optimizer"], row["rate"]
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Of each kind of run: how many there are, and how many are outside."""
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["dtype"], row["optimizer"], row["rate"]), []).append(row)
     counts: dict[Any, list[Any]] = {}
-    for group in groups.values():
-        noisy, further = ([r["distances"] for r in group if r["what"] == what] for what in ("noisy", "alarm"))
-        first = group[0]
-        for row in group:
-            if row["what"] == "noisy" or row["repeat"]:
-                continue
-            own = [r["distances"] for r in group if r["run"] == row["run"]]
-            if row["what"] == "alarm":
-                place = further.index(row["distances"])
-                own = (further * 2)[place : place + 3]
-            verdict = judge(own, noisy, first["steps"], first["resolution"])
-            what = "further noisy eager" if row["what"] == "alarm" else row["run"]
-            counts.setdefault((row["what"], what, first["dtype"]), []).append((verdict, len(own)))
+    for row in rows:
+        cell = [other for other in rows if cell_of(other) == cell_of(row)]
+        noisy, further = ([r["distances"] for r in cell if r["what"] == what] for what in ("noisy", "alarm"))
+        if row["what"] == "noisy" or row["repeat"]:
+            continue
+        own, run = [r["distances"] for r in cell if r["run"] == row["run"]], row["run"]
+        if row["what"] == "alarm":
+            place, run = further.index(row["distances"]), "further noisy eager"
+            own = (further * 2)[place : place + 3]
+        verdict = judge(own, noisy, row["steps"], row["resolution"])
+        counts.setdefault((row["what"], run, row["dtype"]), []).append((verdict, row["model"]))
     shown = []
-    for (kind, what, dtype), verdicts in sorted(counts.items()):
-        outside = [verdict for verdict, _ in verdicts if verdict.step]
+    for key, verdicts in sorted(counts.items()):
+        outside = [f"{verdict.step} ({model})" for verdict, model in verdicts if verdict.step]
         low, high = wilson(len(outside), len(verdicts))
-        steps = ", ".join(str(verdict.step) for verdict in outside[:4])
         largest = max(verdict.ratio for verdict, _ in verdicts)
-        shown.append(
-            (
-                kind,
-                what,
-                dtype,
-                len(verdicts),
-                len(outside),
-                f"{low:.1%} to {high:.1%}",
-                steps,
-                f"{largest:.3g}",
-            )
-        )
-    heads = ("kind", "run", "precision", "n", "outside", "95 % interval", "from step", "largest ratio")
+        shares = f"{low:.1%} to {high:.1%}"
+        shown.append((*key, len(verdicts), len(outside), shares, f"{largest:.3g}", ", ".join(outside[:4])))
+    heads = ("kind", "run", "precision", "n", "outside", "95 % interval", "largest ratio", "from step")
     return str(tabulate(shown, headers=heads, tablefmt="github"))
 
 
@@ -292,17 +239,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", type=Path, required=True, help="the file of runs; continues where it ends")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    cells = [
-        *PLANTED,
-        *((name, *setting, ()) for setting in SETTINGS for name in MODELS if name != "dropout"),
-    ]
+    small = [(name, *setting, ()) for setting in SETTINGS for name in MODELS if name != "dropout"]
     begun = time.monotonic()
     rows = [json.loads(row) for row in options.keep.read_text().splitlines()] if options.keep.exists() else []
-    done = {(r["model"], r["dtype"], r["optimizer"], r["rate"]) for r in rows}
-    for cell in cells:
+    done = {*map(cell_of, rows)}
+    for cell in (*PLANTED, *small):
         if cell[:-1] in done or time.monotonic() - begun > 60 * options.minutes:
             continue
-        new = list(lines(*cell))
+        new = list(rows_of(*cell))
         rows += new
         print(*cell[:-1], len(new), file=sys.stderr, flush=True)
         with options.keep.open("a", encoding="utf-8") as file:

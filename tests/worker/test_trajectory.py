@@ -97,7 +97,7 @@ def test_compare_trains_on_batches(batches: Any) -> None:
     result = compare(model, x, loss=loss, target=y, batches=batches, trajectory=STEPS, **few)
     known = result.records[0].trajectory
     assert known is not None
-    assert (known.data, len(known.courses)) == (("one batch", 5) if batches is None else ("batches", 7))
+    assert (known.data, len(known.courses)) == (("one batch", 5) if batches is None else ("batches", 6))
     assert result.comparisons[0].value("trajectory") == Stays.INSIDE.value
     assert "Training runs: 20 steps" in str(result)
 

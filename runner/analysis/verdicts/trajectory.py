@@ -27,7 +27,7 @@ WINDOWS = 10
 FACTOR = 3.0  # of benchmarks/trajectories.py: see docs/NUMERICS.md
 AGREE, UNITS = 0.01, 2.0  # of the loss, or so many units in its last place
 POINTS = 50  # of a curve
-NOISE, SEED = "noisy eager (4)", "another seed (2)"
+NOISE, SEED = "noisy eager (4)", "another seed"
 QUANTITIES = ("loss", "gradient norm", "parameters")
 
 Distances = Sequence[Sequence[float]]
