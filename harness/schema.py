@@ -16,8 +16,10 @@ from enum import Enum
 from functools import lru_cache
 
 from harness.protocol import CompilerOptions as CompilerOptions  # noqa: PLC0414 - the schema has it
+from harness.protocol import Course as Course  # noqa: PLC0414
 from harness.protocol import Extras as Extras  # noqa: PLC0414
 from harness.protocol import Protocol as Protocol  # noqa: PLC0414
+from harness.protocol import Trajectory as Trajectory  # noqa: PLC0414
 from harness.settings import identity
 
 # History of the record format. Readers accept every version listed here.
@@ -424,44 +426,6 @@ class Compilation:
     # `--start-up`, `--shapes`: seconds of each step of the process
     first_calls_s: tuple[float, ...] = ()
     stored_bytes: int | None = None  # size of what it began with
-
-
-AGAIN = "eager again"
-NOISY = ("noisy 1", "noisy 2", "noisy 3", "noisy 4")
-SEEDS = ("seed 1",)  # a second one would cost more than a dozen eager steps for each step
-REPEATS = (1, 2)
-"""The runs of ``--trajectory`` beside eager's and the candidates'."""
-DEFAULT_OPTIMIZER = "adamw"
-"""Of ``--trajectory``, where no ``--optimizer`` is given."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """One training run of ``--trajectory``; of all but eager's, differences from eager's at the same step."""
-
-    name: str  # `eager`, `eager again`, `noisy 1`, `seed 1` (eager, other batches), or the candidate
-    loss: tuple[float, ...] = ()  # at each step
-    gradient_norm: tuple[float, ...] = ()  # at each step: the root of the sum of the squares of all gradients
-    # at each place: distance from eager's parameters / how far eager's have come from the first ones
-    parameters: tuple[float, ...] = ()
-    seconds: float = 0.0  # of the whole run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectory:
-    """Training runs from the same weights, one step after the other (``--trajectory``)."""
-
-    steps: int  # of each run
-    optimizer: str  # a word of `--optimizer`, or the function
-    learning_rate: float | None  # null: the function has its own
-    data: str  # `batches`, or `one batch`, again and again
-    places: tuple[int, ...]  # steps, from 1, after which the parameters were compared
-    resolution: float  # the machine epsilon of the loss
-    eager: Course  # the first run
-    courses: tuple[Course, ...]  # eager again, noisy eagers, another seed
-    candidate: Course  # its run from the same weights
-    # of a candidate that leaves: its runs from weights of which some have another last digit
-    repeats: tuple[Course, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ import torch
 from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
-from harness.schema import DEFAULT_OPTIMIZER, Protocol
+from harness.protocol import DEFAULT_OPTIMIZER
+from harness.schema import Protocol
 from harness.tensors import (
     as_tensor,
     dense_parts,

@@ -103,7 +103,7 @@ def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Pe
     derived = {
         **_derived_of(record, estimate, peaks),
         **_steadiness(record, estimate),
-        **numbers(record.trajectory),
+        **numbers(record),
     }
     metrics, times = record.metrics, compilations_of(record)
     if times:

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.schema import (
-    AGAIN,
-    DEFAULT_OPTIMIZER,
-    EAGER_START,
-    NOISY,
-    REPEATS,
-    SEEDS,
-    Course,
-    Job,
-    Mode,
-    Trajectory,
-)
+from harness.protocol import AGAIN, DEFAULT_OPTIMIZER, NOISY, REPEATS, SEEDS
+from harness.schema import EAGER_START, Course, Job, Mode, Trajectory
 from harness.settings import is_own_model
 from runner.analysis.verdicts.trajectory import Stays, judged
 from runner.engine.worker_session import CallFailed, CandidateState, WorkerSession

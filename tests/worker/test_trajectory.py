@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from harness.numerics.trajectory import Trajectories
-from harness.schema import AGAIN, Course, Extras, Protocol
+from harness.protocol import AGAIN
+from harness.schema import Course, Extras, Protocol
 from harness.timing.step import Variant
 from harness.worker.session import Session
 from runner.analysis.verdicts.trajectory import Stays

@@ -20,12 +20,14 @@ from enum import Enum
 from itertools import pairwise
 from statistics import fmean
 
-from harness.schema import AGAIN, NOISY, SEEDS, Course, Scalar, Trajectory
+from harness.protocol import AGAIN, NOISY, SEEDS
+from harness.schema import Course, Record, Scalar, Trajectory
 from runner.analysis.results import Estimate
 
 WINDOWS = 10
 FACTOR = 3.0  # of benchmarks/trajectories.py: see docs/NUMERICS.md
 AGREE, UNITS = 0.01, 2.0  # of the loss, or so many units in its last place
+RANDOM = "; it may draw other random numbers"  # which is no fault
 POINTS = 50  # of a curve
 NOISE, SEED = "noisy eager (4)", "another seed"
 QUANTITIES = ("loss", "gradient norm", "parameters")
@@ -103,11 +105,13 @@ def distances(course: Course, trajectory: Trajectory) -> Distances:
     return relative(course.loss, eager.loss), relative(course.gradient_norm, eager.gradient_norm), parameters
 
 
-def numbers(trajectory: Trajectory | None) -> dict[str, Scalar]:
+def numbers(record: Record) -> dict[str, Scalar]:
     """The columns of a result; distances of the loss are the RMS over all windows up to the horizon."""
+    trajectory = record.trajectory
     if trajectory is None:
         return {}
     verdict = judged(trajectory)
+    random = record.model is not None and record.model.generators and verdict.stays is Stays.OUTSIDE
     windows = sum(end <= verdict.horizon for end in _ends(trajectory.steps)[1:])
 
     def loss(courses: Iterable[Course]) -> float | None:
@@ -117,7 +121,7 @@ def numbers(trajectory: Trajectory | None) -> dict[str, Scalar]:
     by_name = {course.name: course for course in trajectory.courses}
     every = (trajectory.eager, *trajectory.courses, trajectory.candidate, *trajectory.repeats)
     return {
-        "trajectory": text(verdict),
+        "trajectory": text(verdict) + (RANDOM if random else ""),
         "trajectory_step": verdict.step,
         "trajectory_horizon": verdict.horizon,
         "trajectory_ratio": verdict.ratio,
@@ -153,8 +157,12 @@ def text(verdict: Judged) -> str:
     if verdict.stays is Stays.OUTSIDE:
         return f"outside from step {verdict.step} ({verdict.quantity})"
     if verdict.stays is not Stays.CHAOS:
-        return verdict.stays.value
-    return f"inside up to step {verdict.horizon}, chaos after it" if verdict.horizon else "chaos from step 1"
+        return str(verdict.stays.value)
+    return (
+        f"inside up to step {verdict.horizon}, chaos after it"
+        if verdict.horizon
+        else "not judged: chaos from step 1"
+    )
 
 
 def _ends(steps: int) -> list[int]:
