@@ -1,4 +1,7 @@
-"""How a job is measured: the settings that the worker receives. Each is a row of the table of settings."""
+"""How a job is measured: the settings that the worker receives. Each is a row of the table of settings.
+
+And the runs that ``--trajectory`` adds to a record.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ _part = partial(
 )
 _RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
 _ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
+_RATE = Kind(within(lambda value: value > 0, "a rate above 0, such as 0.001"), number_text)
 _SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
 
 PERFORMANCE = flag(
@@ -330,6 +334,20 @@ class Extras:
         help="calls with up to 8 sizes of batch or sequence in turn, such as batch=16,24,32, in "
         "--processes fresh processes of eager and of each candidate: docs/COMPARE.md",
     )
+    # training steps of each run; 0: none
+    trajectory: int = _extra(
+        0,
+        "--trajectory=N",
+        kind=Kind(partial(settings.whole, least=20)),
+        help="train eager, four noisy eagers and each candidate for N steps from the same weights, and say "
+        "whether a candidate stays where roundings lead: docs/NUMERICS.md",
+    )
+    learning_rate: float = _extra(
+        1e-3,
+        "--learning-rate=RATE",
+        kind=_RATE,
+        help="of the optimizer of --trajectory: adamw, or that of --optimizer (default: 0.001)",
+    )
     allocator: str = _extra(
         "default",
         "--allocator=NAME",
@@ -341,3 +359,43 @@ class Extras:
     def times_compiling(self) -> bool:
         """Whether compilations are timed that no other job may disturb."""
         return bool(self.compile_runs or self.start_up or self.shapes)
+
+
+# -- the training runs of --trajectory --------------------------------------------------------------
+
+AGAIN = "eager again"
+NOISY = ("noisy 1", "noisy 2", "noisy 3", "noisy 4")
+SEEDS = ("seed 1",)  # a second one would cost more than a dozen eager steps for each step
+REPEATS = (1, 2)
+"""The runs of ``--trajectory`` beside eager's and the candidates'."""
+DEFAULT_OPTIMIZER = "adamw"
+"""Of ``--trajectory``, where no ``--optimizer`` is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """One training run of ``--trajectory``; of all but eager's, differences from eager's at the same step."""
+
+    name: str  # `eager`, `eager again`, `noisy 1`, `seed 1` (eager, other batches), or the candidate
+    loss: tuple[float, ...] = ()  # at each step
+    gradient_norm: tuple[float, ...] = ()  # at each step: the root of the sum of the squares of all gradients
+    # at each place: distance from eager's parameters / how far eager's have come from the first ones
+    parameters: tuple[float, ...] = ()
+    seconds: float = 0.0  # of the whole run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """Training runs from the same weights, one step after the other (``--trajectory``)."""
+
+    steps: int  # of each run
+    optimizer: str  # a word of `--optimizer`, or the function
+    learning_rate: float | None  # null: the function has its own
+    data: str  # `batches`, or `one batch`, again and again
+    places: tuple[int, ...]  # steps, from 1, after which the parameters were compared
+    resolution: float  # the machine epsilon of the loss
+    eager: Course  # the first run
+    courses: tuple[Course, ...]  # eager again, noisy eagers, another seed
+    candidate: Course  # its run from the same weights
+    # of a candidate that leaves: its runs from weights of which some have another last digit
+    repeats: tuple[Course, ...] = ()

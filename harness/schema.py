@@ -16,8 +16,10 @@ from enum import Enum
 from functools import lru_cache
 
 from harness.protocol import CompilerOptions as CompilerOptions  # noqa: PLC0414 - the schema has it
+from harness.protocol import Course as Course  # noqa: PLC0414
 from harness.protocol import Extras as Extras  # noqa: PLC0414
 from harness.protocol import Protocol as Protocol  # noqa: PLC0414
+from harness.protocol import Trajectory as Trajectory  # noqa: PLC0414
 from harness.recorded.numerics import Numerics as Numerics  # noqa: PLC0414
 from harness.settings import identity
 
@@ -482,4 +484,5 @@ class Record:
     calibrated: str = ""
     numerics: Numerics | None = None
     numerics_controls: tuple[Numerics, ...] = ()  # `--numerics`: of the candidate, and of eager itself
+    trajectory: Trajectory | None = None  # null: no `--trajectory`
     schema_version: int = SCHEMA_VERSION  # the version of this line

@@ -39,6 +39,8 @@ class Workload:
     The harness moves and casts them; a suite must not. ``loss(output, target)`` returns a scalar. Training
     needs a loss; inference ignores it. The module is called as ``module(*args, **kwargs)``, unless there is
     a ``drive``. Where the job's protocol names a function, ``optimizer(parameters)`` is that of the caller.
+    ``batches(step)`` has arguments, named arguments and target of a step of ``--trajectory``, from 0, in the
+    shapes of the workload's own; None: every step has these.
     """
 
     module: torch.nn.Module
@@ -48,6 +50,7 @@ class Workload:
     loss: Callable[[Any, Any], torch.Tensor] | None = None
     drive: Drive | None = None
     optimizer: Callable[..., Any] | None = None
+    batches: Callable[[int], tuple[Any, Any, Any]] | None = None
 
 
 Build = Callable[[Case], Workload]

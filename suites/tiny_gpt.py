@@ -2,7 +2,8 @@
 
 The shapes are those of a study that trained each of the four on both tasks;
 ``tiny_gpt.toml`` beside this file holds them, line by line with their source.
-Here they are timed on random symbols, because the cost of a step does not depend on the text.
+Here they are timed on random symbols, because the cost of a step does not depend on the text. The training
+runs of ``--trajectory`` have additions, which can be learned.
 
     python suites/tiny_gpt.py --training --bfloat16 -dcpu --inductor --only NanoGPT_addition -n30
 """
@@ -24,7 +25,7 @@ from suites.models.entries import Entry, entries_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import nn
+    from torch import Tensor, nn
 
 
 IMPLEMENTATIONS = {
@@ -74,6 +75,7 @@ def build(case: Case) -> Workload:
     """The model of ``case`` with random weights, random symbols to read, and those to predict."""
     import torch
 
+    from suites.models.additions import additions
     from suites.models.next_symbol import every_symbol_loss, last_symbol_loss
 
     if case.config or case.pretrained:
@@ -86,13 +88,21 @@ def build(case: Case) -> Workload:
         config["dropout"] = KEPT_DROPOUT
     module = make_model(entry.implementation, config)
     length = config["input_len"] if "input_len" in config else config["block_size"]
-    text = torch.randint(config["vocab_size"], (case.batch, length + 1))
-    tokens = text[:, :-1].contiguous()  # (batch, length)
-    if entry.loss == "every_symbol":
-        target = text[:, 1:].contiguous()  # (batch, length): at each position, the symbol after it
-        return Workload(module=module, args=(tokens,), target=target, loss=every_symbol_loss)
-    target = text[:, -1].contiguous()  # (batch,): the symbol after the last
-    return Workload(module=module, args=(tokens,), target=target, loss=last_symbol_loss)
+    every = entry.loss == "every_symbol"
+
+    def given(text: Tensor) -> tuple[Any, Any, Any]:
+        """Tokens (batch, length), and the symbol after each, or (batch,) after the last."""
+        target = text[:, 1:] if every else text[:, -1]
+        return (text[:, :-1].contiguous(),), {}, target.contiguous()
+
+    args, _, target = given(torch.randint(config["vocab_size"], (case.batch, length + 1)))
+    return Workload(
+        module=module,
+        args=args,
+        target=target,
+        loss=every_symbol_loss if every else last_symbol_loss,
+        batches=lambda step: given(additions(case.batch, length + 1, step)),
+    )
 
 
 def make_model(implementation: str, config: Mapping[str, Any]) -> nn.Module:

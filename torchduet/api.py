@@ -72,6 +72,8 @@ def compare(
     mode: str | None = None,
     loss: Callable[..., torch.Tensor] | None = None,
     target: Any = None,
+    batches: Any = None,
+    trajectory: int | None = None,
     optimizer: Callable[..., Any] | str | None = None,
     dtype: str | torch.dtype = "float32",
     device: str | torch.device | None = None,
@@ -97,6 +99,10 @@ def compare(
     loss: ``loss(output, target)`` or ``loss(output)``, for training. Default: the output's ``loss``, or else
         its mean; a note says which.
     target: the target of the loss.
+    batches: for ``trajectory``: a list of other ``inputs``, or a function of the number of a step, from 0.
+        With a ``target``, each is a pair of inputs and target. Without it, every step has ``inputs``.
+    trajectory: so many training steps of eager, of four noisy eagers and of each compiler from the same
+        weights: docs/NUMERICS.md. Short for ``extras=Extras(trajectory=...)``.
     optimizer: a function of a list of parameters, such as ``torch.optim.AdamW``, or a word of
         ``--optimizer``: a training step ends with what it makes.
     dtype: a word of ``--dtypes``, or ``torch.bfloat16``, ``torch.float16``, ``torch.float32``.
@@ -122,15 +128,17 @@ def compare(
     if mode not in (None, *MODES):
         raise unknown("mode", str(mode), "mode", MODES)
     if named:
-        refuse_given(inputs=inputs, loss=loss, target=target)
+        refuse_given(inputs=inputs, loss=loss, target=target, batches=batches)
     with python_left_as_it_was() if named else left_as_it_was():
-        workload = None if named else _workload(model, inputs, loss, target)
+        workload = None if named else _workload(model, inputs, loss, target, batches)
         given = holder("protocol", Protocol, protocol)
         given = replace(given, keep_dropout=given.keep_dropout or dropout == "keep")
         given, workload = with_optimizer(given, workload, optimizer)
         module = model if workload is None else workload.module
         place = device_name(device, module, inputs)
         names, own, here = candidates_for(compilers, isolated=named)
+        further = holder("extras", Extras, extras)
+        further = further if trajectory is None else replace(further, trajectory=trajectory)
         job = Job(
             case=Case(
                 suite=absolute(model) if isinstance(model, str) else HERE,  # workers run in another folder
@@ -145,7 +153,7 @@ def compare(
             own_compilers=own,
             protocol=replace(given, optimizer=absolute(given.optimizer)) if named else given,
             options=holder("options", CompilerOptions, options),
-            extras=holder("extras", Extras, extras),
+            extras=further,
         )
         check_job(job, workload)
         before = () if mode is not None else (_note_on_mode(module, job.case.mode),)
@@ -225,11 +233,11 @@ def _name_of(model: Any) -> str:
     return type(getattr(model, "_orig_mod", model)).__name__
 
 
-def _workload(model: Any, inputs: Any, loss: Any, target: Any) -> Workload:
+def _workload(model: Any, inputs: Any, loss: Any, target: Any, batches: Any) -> Workload:
     from harness.loading.own_model_build import workload_of
 
     try:
-        return workload_of(model, inputs, loss, target)
+        return workload_of(model, inputs, loss, target, batches)
     except TypeError as error:
         raise UsageError(str(error)) from None
 

@@ -1,9 +1,11 @@
 """``--model package.module:function`` or ``--model file.py:function``: a model of the user's own.
 
-The function returns a ``Workload`` or a tuple: (module, inputs), (module, inputs, loss) or (module, inputs,
-loss, target). The inputs are a tensor, a tuple of positional arguments or a mapping of named arguments. The
-loss is ``loss(output, target)`` (target None if the tuple has no target) or ``loss(output)``. Without a loss,
-training uses the ``loss`` of the output if it has one, else the mean of the output.
+The function returns a ``Workload`` or a tuple: (module, inputs), (module, inputs, loss), (module, inputs,
+loss, target) or (module, inputs, loss, target, batches). The inputs are a tensor, a tuple of positional
+arguments or a mapping of named arguments. The loss is ``loss(output, target)`` (target None if the tuple has
+no target) or ``loss(output)``. Without a loss, training uses the ``loss`` of the output if it has one, else
+the mean of the output. ``batches``, for ``--trajectory``: a list, or a function of the number of a step, of
+other inputs; with a target, of pairs of inputs and target.
 
 If the function has a parameter ``batch_size``, it gets the value of ``--batch-size``. ``--sweep`` sets
 parameters ``batch_size`` and ``sequence``. To generate, it needs ``prompt_tokens`` and ``new_tokens``.

@@ -92,7 +92,7 @@ def _as_workload(spec: str, result: Any) -> Workload:
     try:
         if isinstance(result, Workload):
             return replace(result, loss=_loss(result.loss, result.target))
-        if isinstance(result, tuple) and len(result) in (2, 3, 4):
+        if isinstance(result, tuple) and 2 <= len(result) <= 5:
             return workload_of(*result)
     except TypeError as error:
         raise TypeError(f"--model: {spec} returned a wrong {error}") from None
@@ -102,16 +102,45 @@ def _as_workload(spec: str, result: Any) -> Workload:
     )
 
 
-def workload_of(module: Any, inputs: Any, loss: Any = None, target: Any = None) -> Workload:
+def workload_of(
+    module: Any, inputs: Any, loss: Any = None, target: Any = None, batches: Any = None
+) -> Workload:
     """A workload from the user's arguments. ``TypeError`` with a sentence for what cannot be measured."""
     if isinstance(module, type) or not callable(module):
         raise TypeError(f"model: it must be a torch.nn.Module or a function, not {_kind(module)}")
     if not isinstance(module, torch.nn.Module):
         module = Function(module, inputs)
-    named = dict(inputs) if isinstance(inputs, Mapping) else {}
-    plain = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    args = () if isinstance(inputs, Mapping) else plain
-    return Workload(module=module, args=args, kwargs=named, target=target, loss=_loss(loss, target))
+    args, named = _arguments(inputs)
+    return Workload(
+        module=module,
+        args=args,
+        kwargs=named,
+        target=target,
+        loss=_loss(loss, target),
+        batches=None if batches is None else _batches(batches, target),
+    )
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}
+
+
+def _batches(batches: Any, target: Any) -> Callable[[int], tuple[Any, Any, Any]]:
+    """A list begins anew at its end."""
+    if not callable(batches) and not (isinstance(batches, (list, tuple)) and batches):
+        raise TypeError(f"batches: give a list, or a function of the number of a step, not {_kind(batches)}")
+
+    def given(step: int) -> tuple[Any, Any, Any]:
+        batch = batches(step) if callable(batches) else batches[step % len(batches)]
+        if target is None:
+            return *_arguments(batch), None
+        if not isinstance(batch, (list, tuple)) or len(batch) != 2:
+            raise TypeError("batches: with a target, each is a pair of inputs and target")
+        return *_arguments(batch[0]), batch[1]
+
+    return given
 
 
 LOOKED_AT = 100

@@ -72,6 +72,10 @@ class Update:
                     weight.grad.div_(self._scale)
         self._optimizer.step()
 
+    def set_rate(self, rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+
     def restart(self) -> None:
         """Puts back what is no tensor: rates and counters."""
         for part, plain in zip(self._parts(), self._plain, strict=False):

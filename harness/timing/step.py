@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch
 from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
+from harness.protocol import DEFAULT_OPTIMIZER
 from harness.schema import Protocol
 from harness.tensors import (
     as_tensor,
@@ -25,7 +27,7 @@ from harness.tensors import (
 from harness.timing.copies import given_of
 from harness.timing.measure import LapClock
 from harness.timing.modes import InFp64
-from harness.timing.optimizer import Update
+from harness.timing.optimizer import CLASSES, Update
 from harness.timing.state import Kept, State
 from harness.workload import Workload
 
@@ -121,6 +123,30 @@ class Variant(State):
         if compile_batch is not None:
             self._batch, self.whole = compile_batch(self._batch), True
         self.drive_with()
+
+    def training(
+        self, weights: Mapping[str, torch.Tensor], protocol: Protocol, rate: float
+    ) -> Callable[[], object]:
+        """Begins a training run with these weights. Returns the optimizer's step, which follows each step.
+
+        That of a timed step, eager for candidates, too, is then apart from it; of a whole step, it stays in
+        it. ``rate``: of an optimizer that is no function of the user's.
+        """
+        self.restore()
+        with torch.no_grad():
+            for name, parameter in self.program.module.named_parameters():
+                parameter.copy_(weights[name])
+        own = self.program.optimizer
+        if self.whole and self._update is not None:
+            if own is None:
+                self._update.set_rate(rate)
+            return lambda: None
+        if self._update is not None:
+            self._update = None
+            self.use(self._forward)
+        name = DEFAULT_OPTIMIZER if protocol.optimizer == "none" else protocol.optimizer
+        make = own or partial(CLASSES[name], lr=rate)
+        return Update(protocol, self.program.module, self.program.loss_scale, make, self._gradients)
 
     def with_inputs(self, workload: Workload) -> Variant:
         """The same module and forward with the workload's inputs. Not of a step that updates or is whole."""

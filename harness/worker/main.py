@@ -11,6 +11,7 @@
     measure {candidates, rounds, within_s}
     measure {candidates, iterations}          one round of a worker that takes turns with others
     finish, conclude {soon}       metrics; ``soon``: without those that need many steps
+    trajectory {run, repeat}      trains eager, noisy eager or a candidate for the steps of ``--trajectory``
 
     export {path}                 reference environment: writes weights, inputs and results of eager
     cross_parity                  other environments: compares their eager with the reference's
@@ -203,6 +204,9 @@ class Answers:
         for name, numbers in self._times.spent().items():
             metrics.setdefault(name, {}).update(numbers)
         return {"metrics": metrics}
+
+    def trajectory(self, run: str, repeat: int = 0) -> Any:
+        return self._session.trajectory(run, repeat)
 
     def localize(self, candidate: str, folder: str | None = None) -> Any:
         from harness.worker.localize.search import localize

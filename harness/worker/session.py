@@ -16,6 +16,7 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ from harness.hardware.nvml import gpu_of
 from harness.loading.sizes import batches
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
 from harness.numerics.card import Cards
+from harness.numerics.trajectory import Trajectories
 from harness.parity import between
 from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
@@ -109,6 +111,7 @@ class Session:
         self._replays = False  # whether a candidate replays CUDA graphs
         self._untidy = False  # whether dropped variants may still hold the device's memory
         self._start_up = StartUp(job.protocol)
+        self._trajectories: Trajectories | None = None
 
     # -- open ---------------------------------------------------------------
 
@@ -459,6 +462,15 @@ class Session:
         for name, numbers in by_variant(self._of_rounds).items():
             metrics[name] = {**numbers, **metrics.get(name, {})}
         return metrics
+
+    def trajectory(self, run: str, repeat: int) -> dict[str, Any]:
+        """A training run, after all other measurements: of a candidate, or of eager as ``run`` names it."""
+        if self._trajectories is None:
+            self._tidy()
+            say = partial(self._say, "trajectory")
+            self._trajectories = Trajectories(self._job, self._bench, say, self._baseline_step_s)
+        course = self._trajectories.run(run, self._variants.get(run), repeat)
+        return {"course": course, **self._trajectories.facts()}
 
     def _say(self, phase: str, variant: str = "") -> None:
         self._announce(Activity(phase=phase, variant=variant, rounds=self._rounds.done))

@@ -57,6 +57,7 @@ from runner.analysis.verdicts.compiling import (
     first_step_pairs,
     paying,
 )
+from runner.analysis.verdicts.trajectory import numbers
 from runner.names import compiler_label, device_labels, merged_facts
 
 Peaks = Mapping[str, float]
@@ -99,8 +100,12 @@ def compare(records: Sequence[Record]) -> tuple[Result, ...]:
 def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Peaks) -> Result:
     step = own["step"].estimate if "step" in own else None
     estimate = step if isinstance(step, PairedEstimate) else None
-    derived = {**_derived_of(record, estimate, peaks), **_steadiness(record, estimate)}
-    numbers, times = record.metrics, compilations_of(record)
+    derived = {
+        **_derived_of(record, estimate, peaks),
+        **_steadiness(record, estimate),
+        **numbers(record),
+    }
+    metrics, times = record.metrics, compilations_of(record)
     if times:
         derived[LATENCY] = center(times)
     return Result(
@@ -110,8 +115,8 @@ def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Pe
         own=own,
         compilations_s=tuple(times),
         compile_s=center(times),
-        baseline_peak_gb=ratio(finite(numbers.get("baseline_peak_memory_bytes")), GIGA),
-        candidate_peak_gb=ratio(finite(numbers.get("candidate_peak_memory_bytes")), GIGA),
+        baseline_peak_gb=ratio(finite(metrics.get("baseline_peak_memory_bytes")), GIGA),
+        candidate_peak_gb=ratio(finite(metrics.get("candidate_peak_memory_bytes")), GIGA),
         memory_ratio=finite(derived["memory_ratio"]),
         break_even=break_even(times, estimate) if is_compiled(record) else None,
         derived=derived,

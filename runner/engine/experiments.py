@@ -359,4 +359,5 @@ def _only(job: Job, candidate: str, start: str, stored: Path, *, accuracy: bool)
     own = (split_candidate(job, candidate)[1],) if job.environments else ()
     kept = str(stored) if start else ""
     protocol = replace(job.protocol, accuracy=accuracy, performance=False, start=start, stored=kept)
-    return replace(job, candidates=(candidate,), environments=own, protocol=protocol)
+    extras = replace(job.extras, trajectory=0)
+    return replace(job, candidates=(candidate,), environments=own, protocol=protocol, extras=extras)

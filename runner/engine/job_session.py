@@ -35,6 +35,7 @@ from runner.analysis.verdicts.between import assumed_in
 from runner.engine import JobContext
 from runner.engine.pairs import PairedRounds, columns
 from runner.engine.replies import Measured
+from runner.engine.training import train
 from runner.engine.worker_session import CallFailed, CandidateState, Launch, Part, WorkerSession, parts_of
 from runner.names import plain
 from runner.plan.environments.spec import EAGER, split_candidate
@@ -180,6 +181,7 @@ class JobState:
             env_parity=reported.parity,
             first_calls_s=state.first_calls_s,
             rounds_ended=state.rounds_ended,
+            trajectory=state.trajectory,
             assumed_between_sd=assumed,
             numerics=state.numerics,
             numerics_controls=reported.controls,
@@ -228,6 +230,8 @@ class JobSession:
                 for session in self._sessions:
                     session.extend(waited_s)
                 yield from self._timed()
+            if states and self._job.extras.trajectory and not self._job.protocol.process:
+                train(self._job, self._sessions[0], states, self._context.stop)
         yield from self._passed()
 
     # -- opening and preparing ----------------------------------------------

@@ -7,7 +7,17 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.schema import Failure, ModelFacts, Numerics, Parity, Round, Scalar, Status, TensorError
+from harness.schema import (
+    Course,
+    Failure,
+    ModelFacts,
+    Numerics,
+    Parity,
+    Round,
+    Scalar,
+    Status,
+    TensorError,
+)
 from runner.names import reason
 from runner.store.record_file import whole_number
 
@@ -70,6 +80,16 @@ class Finished:
     metrics: dict[str, dict[str, Scalar]]
     changed: dict[str, TensorError] = field(default_factory=dict)
     late_failures: dict[str, Failure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """The reply to ``trajectory``: one run, and what all runs of the job share."""
+
+    course: Course
+    places: tuple[int, ...]
+    resolution: float
+    batches: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

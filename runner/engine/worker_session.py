@@ -22,11 +22,12 @@ from harness.schema import (
     Scalar,
     Status,
     TensorError,
+    Trajectory,
     Where,
     of_environment,
 )
 from harness.worker.status_page import Activity
-from runner.engine.replies import Checked, Failed, Finished, Measured, Opened, WarmedUp, invalid
+from runner.engine.replies import Checked, Failed, Finished, Measured, Opened, Ran, WarmedUp, invalid
 from runner.engine.worker_process import WorkerLost
 from runner.names import plain
 from runner.plan.environments.spec import EAGER, split_candidate
@@ -119,6 +120,7 @@ class CandidateState:
     measured_again: bool = False  # its first rounds had no common speedup, and were discarded
     recompiling: int = 0  # batches during which the candidate was compiled again
     samples: Samples | None = None
+    trajectory: Trajectory | None = None
     rounds_ended: str = ""  # why timing stopped: a reason of ``runner.engine.stopping``; "": it goes on
     failure: Failure | None = None
 
@@ -159,6 +161,7 @@ class WorkerSession:
         self._limits = job.protocol.phase_timeouts_s
         self._job: Any = to_json(job)
         self._clock = clock
+        self._timeout_s = timeout_s
         self._deadline = clock() + timeout_s
 
     def extend(self, seconds: float) -> None:
@@ -265,6 +268,11 @@ class WorkerSession:
             variant = failed.running if failed.running in self.compilers else ""
             fail_late(states, variant, failed.status, failed.failure)
         return metrics
+
+    def trajectory(self, run: str, repeat: int = 0) -> Ran:
+        """A training run of a compiler or of eager. Each has the time limit of a worker for itself."""
+        self._deadline = self._clock() + self._timeout_s
+        return self._call("trajectory", partial(from_json, Ran), run=run, repeat=repeat)
 
     def localize(self, compiler: str, folder: Path | None) -> Where:
         """Where the compiler goes wrong. Call it instead of ``open``. Writes a script into ``folder``."""

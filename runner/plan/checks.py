@@ -168,6 +168,12 @@ RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
     "<partition.index> needs <partition.total>: say how many parts there are": False,
     "<partition.total> needs <partition.index>: say which part to run, 0 to {last}": False,
     "<protocol.optimizer> ends a training step; leave it out, or add <modes=training>": False,
+    "<extras.trajectory> trains; leave it out, or add <modes=training>": False,
+    "<extras.trajectory> trains in one environment, at one size; leave <environments> and <extras.shapes> "
+    "out": True,
+    "<extras.trajectory>: in float16, small gradients are zero without their loss scale; use float32, "
+    "bfloat16 or amp": lambda c: bool(c.extras.trajectory) and "float16" in c.dtypes,
+    "<extras.learning_rate> is that of <extras.trajectory>; leave it out, or add <extras.trajectory>": False,
     "<options.whole_step=True> compiles a training step; leave it out, or add <modes=training>": False,
     "<protocol.use_eval_mode=True> is for training; leave it out, or add <modes=training>": False,
     "<changes.loss> is for training; leave it out, or add <modes=training>": False,

@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.devices import of, type_of
 from harness.loading.suite_files import cases_of, load_suite, suite_names
-from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Job, Mode, Protocol, Setting
+from harness.schema import NEW_TOKENS, PROMPT_TOKENS, Case, Extras, Job, Mode, Protocol, Setting
 from runner.errors import UsageError, unknown
 from runner.plan.config import BATCH_SIZE_FILE, Changes, RunConfig
 from runner.plan.partition import balanced
@@ -93,10 +93,11 @@ def _check_batch_sizes(config: RunConfig, catalog: Catalog, planned: AbstractSet
 
 def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
     named = _named(config, mode, catalog)
-    protocol, options = config.protocol, config.options
+    protocol, options, extras = config.protocol, config.options, config.extras
     if mode is not Mode.TRAINING:
         protocol = dataclasses.replace(protocol, **OF_TRAINING)
         options = dataclasses.replace(options, whole_step=False)
+        extras = dataclasses.replace(extras, trajectory=0, learning_rate=Extras().learning_rate)
     jobs: list[Job] = []
     for suite in config.suites:
         if not named[suite] and not catalog.cases(suite, setting_for(config, config.devices[0], mode)):
@@ -114,7 +115,7 @@ def _of_mode(mode: Mode, config: RunConfig, catalog: Catalog) -> list[Job]:
                         protocol=protocol,
                         options=options,
                         baseline_dtype=config.baseline_dtype,
-                        extras=config.extras,
+                        extras=extras,
                         own_compilers=dict(config.own_compilers),
                     )
                     check_stream(job)

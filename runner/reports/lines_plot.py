@@ -4,6 +4,7 @@
 and the time of a step over its peak memory; bands are 95 % intervals. ``{suite}_{dtype}_start_up.png``,
 ``.svg``: steps done over the seconds since the model was built; a curve above eager's has overtaken it.
 ``{suite}_{dtype}_fast_p.png``, ``.svg``: the share of models that are right and at least p times as fast.
+``{suite}_{dtype}_trajectories.png``, ``.svg``: distance of the loss from eager's over the steps of training.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from harness.schema import EAGER_START
 from runner.analysis.results import CONTROL, Curve, Estimate, Result, Summary, single
 from runner.analysis.sweep import median_ms
 from runner.analysis.texts import compiler_name
+from runner.analysis.verdicts.trajectory import NOISE, SEED, curves_of_loss, judged, text
 from runner.names import case_name
 from runner.reports.parts import pictures
 from runner.reports.parts.averages import fast, fast_plot
 from runner.reports.parts.curves import curve_plot
 from runner.reports.parts.sections import compilers, plot_name
 from runner.reports.parts.start_up import form_name, overtaking_text
+from runner.reports.parts.trajectory import TRAJECTORIES, trajectory_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +35,10 @@ WIDTH_IN, PANEL_IN, ROW_IN = 11.0, 3.4, 3.0
 MOST_ROWS = 12  # of a suite; report.md has all
 MANY = 50  # points of a line, which has markers at some of them
 EAGER: Mapping[str, Any] = {"color": "black", "marker": "o"}
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    NOISE: {"color": pictures.GREY, "marker": ""},
+    SEED: {"color": "black", "marker": "", "linestyle": "--"},
+}
 SPEEDUP, STEP, COMPILATION = "speedup over eager", "step (ms)", "compilation (s)"
 PEAK, SHARE = "peak memory (GB)", "share of models"
 MEASURES = (SPEEDUP, STEP, COMPILATION, PEAK)
@@ -58,7 +65,8 @@ class Strip(NamedTuple):
 
 
 def render(summary: Summary) -> Mapping[str, bytes]:
-    return pictures.pictures(pictures.by_name([*sweeps(summary), *races(summary), *shares(summary)], draw))
+    strips = [*sweeps(summary), *races(summary), *shares(summary), *trajectories(summary)]
+    return pictures.pictures(pictures.by_name(strips, draw))
 
 
 def svgs(strips: Iterable[tuple[str, Strip]]) -> tuple[bytes, ...]:
@@ -178,3 +186,23 @@ def shares(summary: Summary) -> Iterator[tuple[str, Strip]]:
         ]
         panel = Panel("p: passed, and at least p times as fast as eager", SHARE, lines)
         yield fast_plot(part), Strip(part.title, part.comparisons[0], [panel])
+
+
+def trajectories(summary: Summary) -> Iterator[tuple[str, Strip]]:
+    """The file of the training runs of each model, and its panel."""
+    of_compiler = pictures.styles(compilers(summary))
+    for _, group in groupby(TRAJECTORIES.rows(summary), key=lambda row: row.record.job.key):
+        rows, lines = list(group), list[Line]()
+        for row in rows:
+            known = row.record.trajectory
+            assert known is not None
+            curves = curves_of_loss(known)
+            if not lines:
+                lines = [(name, OTHERS[name], curves.pop(name)) for name in OTHERS if name in curves]
+            own = curves[row.record.candidate]
+            label = f"{compiler_name(row.compiler)}: {text(judged(known)) if own else 'the same loss'}"
+            lines.append((label, of_compiler[row.compiler], own))
+        job = rows[0].record.job
+        title = f"{case_name(job.case)}, {job.case.mode.value} {job.dtype}"
+        panel = Panel("step", "distance of the loss from eager's", lines)
+        yield trajectory_plot(summary, rows[0]), Strip(title, rows[0], [panel])

@@ -24,6 +24,7 @@ from runner.reports.parts.sections import (
     top_models,
 )
 from runner.reports.parts.start_up import START_UP
+from runner.reports.parts.trajectory import TRAJECTORIES
 from runner.reports.parts.view import HTML, MARKDOWN, TABLES, Lists, View
 
 Fact = tuple[str, str]
@@ -125,6 +126,7 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
     ),
     RESULTS,
     NUMERICS,
+    TRAJECTORIES,
     Lists(name=EXPLAINED, title="", lists=_explanations, folded=True, outlets=TABLES),
     Lists(name="commands", title="", lists=_commands, folded=True, code=True, outlets=(MARKDOWN,)),
     *COMPILED,

@@ -47,7 +47,8 @@ def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> N
     (comparison,) = summarize([a_record(numerics=make_numerics())]).comparisons
     values = {column.name: column.value(comparison) for column in own_columns()}
     missing = {name for name, value in values.items() if value is None}
-    of_generation = {column.name for column in own_columns() if column.group == GENERATION}
+    others = (GENERATION, "trajectory")
+    of_generation = {column.name for column in own_columns() if column.group in others}
     factors = ("over_plain", "system_speedup", "allocator_factor")
     plain = {f"{name}{end}" for name in factors for end in ("", "_low", "_high")}
     assert missing - of_generation - plain == {

@@ -222,6 +222,11 @@ def possible_job(job: Job) -> Job:
     updates = generates or protocol.optimizer != "none"
     if job.environments or job.extras.start_up or case.point or dynamic or updates or not own:
         job = replace(job, extras=replace(job.extras, shapes=""))
+    extras, rate = job.extras, Extras().learning_rate
+    trains = case.mode is Mode.TRAINING and not (job.environments or extras.shapes or job.dtype == "float16")
+    steps = 20 + extras.trajectory if trains and extras.trajectory else 0
+    extras = replace(extras, trajectory=steps, learning_rate=extras.learning_rate if steps else rate)
+    job = replace(job, extras=extras)
     if job.environments:
         asked = [EnvSpec(name=environment.name, text=environment.asked) for environment in job.environments]
         (job,) = in_environments(asked, [job])

@@ -20,7 +20,7 @@ from runner.store.joined import results_of
 LOOK, TOGETHER = "look", "together"
 """In ``experiment``: the copy for looking, and the candidate without all causes that act."""
 
-ONCE: Mapping[str, Any] = {"compile_runs": 0, "start_up": 0, "shapes": ""}
+ONCE: Mapping[str, Any] = {"compile_runs": 0, "start_up": 0, "shapes": "", "trajectory": 0}
 LOOKS = 3  # rounds of the copy that is compiled for looking
 OF_CPU = (
     *("layout_optimization=False", "force_layout_optimization=True", "fallback_random=True"),
