@@ -28,6 +28,7 @@ _part = partial(
 )
 _RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
 _ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
+_DECIBELS = Kind(within(lambda value: value > 0, "decibels above 0, such as 25"), number_text)
 _SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
 
 PERFORMANCE = flag(
@@ -108,6 +109,14 @@ class Protocol:
         "--parity=RULE",
         kind=choice("parity rule", PARITY_RULES),
         help="noise: by what random roundings do to eager (default); field: the published harness's rule",
+    )
+    # of files without it, no approximate candidate was judged
+    approximate_sqnr: float = _protocol(
+        25.0,
+        "--approximate-sqnr=DB",
+        kind=_DECIBELS,
+        help="a compiler that is approximate by design, such as int8, passes from this signal-to-noise ratio "
+        "against fp64 (default: 25)",
     )
     seed: int = _condition(
         1337,
