@@ -262,6 +262,8 @@ class CompilerOptions:
     )
 
 
+BITWISE = "bitwise"
+
 _extra = partial(by_flag, group=Group.EXTRAS)
 
 SHAPE_AXES = ("batch", "sequence")
@@ -294,10 +296,20 @@ class Extras:
         "--explain",
         help="graph breaks and recompilations with their reasons and source lines, in report.md",
     )
-    localize: bool = _extra(
+    # `true`, or `bitwise`
+    localize: bool | str = setting(
         False,
-        "--localize",
-        help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
+        flag(
+            "--localize",
+            group=Group.EXTRAS,
+            help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
+        ),
+        flag(
+            "--localize-bitwise",
+            group=Group.EXTRAS,
+            means=BITWISE,
+            help="the same of each candidate without eager's bits: where the first bit differs",
+        ),
     )
     energy: bool = _extra(
         False, "--energy", help="energy of a step by an NVIDIA GPU's counter: five seconds of each variant"

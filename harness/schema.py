@@ -333,6 +333,7 @@ class Where:
     trials: int = 0  # submodules that were compiled
     repro: str = ""  # the script that shows the fault
     note: str = ""  # why there is no result, or why a smaller submodule may fail, too
+    bitwise: bool = False  # `--localize-bitwise`: whose bits differ, right or wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,7 @@ from harness.parity import between
 from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
+from harness.parity.field import tolerance_of, verdict_of_torch
 from harness.parity.watch import Watch
 from harness.program import Compiled, Compilers
 from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
@@ -41,7 +42,7 @@ from harness.timing.rounds import Rounds, Turns
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
 from harness.timing.warm_up import heat, warm_up
-from harness.timing.workbench import TOKENS, Workbench
+from harness.timing.workbench import TOKENS, Results, Workbench, cloned
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
 from harness.worker.status_page import Activity
@@ -182,6 +183,22 @@ class Session:
         self._variants[candidate] = variant
         self._untidy = False
         return status, parity, numbers, notes
+
+    def results_of(self, candidate: str) -> tuple[Results, Results, Results, Results]:
+        """The whole results of one step: of eager, twice; of fp64 (empty if it fails); of the candidate."""
+        bench = self._bench
+        bench.take, exact = cloned, Results()
+        with suppress(Exception):
+            exact = bench.run(bench.variant(exact=True))
+        eager, again = (bench.run(bench.variant()) for _ in range(2))
+        return eager, again, exact, bench.run(self._variants[candidate])
+
+    def verdict_of_torch(self, candidate: str) -> str:
+        """What PyTorch's own harness would say of the candidate, in a sentence."""
+        eager, _, exact, results = self.results_of(candidate)
+        case = self._job.case
+        tolerance = tolerance_of(case.mode) if case.tolerance is None else case.tolerance
+        return verdict_of_torch(eager, exact, results, tolerance, equal_nan=self._job.dtype != "float32")
 
     def _place_baseline(self) -> None:
         """Copies eager again where its place is behind a candidate's (``placement``)."""
