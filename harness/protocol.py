@@ -311,6 +311,11 @@ class Extras:
             help="the same of each candidate without eager's bits: where the first bit differs",
         ),
     )
+    batch_invariant: bool = _extra(
+        False,
+        "--batch-invariant",
+        help="after the rounds: each row of the batch alone, and in other company: are its outputs the same?",
+    )
     energy: bool = _extra(
         False, "--energy", help="energy of a step by an NVIDIA GPU's counter: five seconds of each variant"
     )

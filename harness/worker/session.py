@@ -26,6 +26,7 @@ from harness.failures import JobFailed, attempting, describe_failure, log_traceb
 from harness.hardware.nvml import gpu_of
 from harness.loading.sizes import batches
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
+from harness.numerics.batches import batch_invariance
 from harness.parity import between
 from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
@@ -443,6 +444,10 @@ class Session:
             synchronize=self._bench.synchronize,
         )
         metrics = {} if soon else at_the_end(ended)
+        if self._job.extras.batch_invariant and not (soon or self._job.protocol.process):
+            # the last of all: it compiles for a batch of one
+            for name, numbers in batch_invariance(ended).items():
+                metrics.setdefault(name, {}).update(numbers)
         if self._rounds.throttled:
             self._of_rounds["throttled_rounds"] = self._rounds.throttled
         for name, numbers in by_variant(self._of_rounds).items():

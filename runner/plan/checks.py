@@ -155,6 +155,8 @@ RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
     "measure both": True,
     "<extras.localize> works in one environment; leave <environments> out": True,
     "<extras.localize> needs the parity check; leave <protocol.accuracy=False> out": True,
+    "<extras.batch_invariant=True> compares a forward's outputs after the rounds; leave <modes=generate> "
+    "and <protocol.performance=False> out": True,
     "<extras.profiler_trace=True> needs timed steps; leave <protocol.performance=False> out": True,
     "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "
     "<environments> out": True,

@@ -14,6 +14,7 @@ from runner.reports.closing import closing_lines
 from runner.reports.parts.averages import AVERAGES
 from runner.reports.parts.curves import CURVES
 from runner.reports.parts.ratios import CANDIDATES, COMPILED, ENVIRONMENTS
+from runner.reports.parts.rows_alone import ROWS
 from runner.reports.parts.sections import (
     environment_line,
     plot_name,
@@ -128,5 +129,6 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
     *COMPILED,
     *START_UP,
     *CANDIDATES,
+    ROWS,
     FACTS,
 )
