@@ -31,7 +31,7 @@ DEPENDS_DB = 20.0  # a row that differs by more than a tenth of its size does so
 
 def batch_invariance(ended: Ended) -> ByVariant:
     """Numbers of each variant. A variant that fails has a note."""
-    found: ByVariant = {}
+    numbers: ByVariant = {}
     for name, variant in ended.variants.items():
         rows = Rows(ended, variant)
         try:
@@ -39,11 +39,11 @@ def batch_invariance(ended: Ended) -> ByVariant:
         except Exception as error:
             log_traceback()
             rows.notes.append(f"failed: {type(error).__name__}: {line_of(error)}")
-        numbers = {**rows.company.numbers("row_company"), **rows.alone.numbers("row_alone")}
+        known = {**rows.company.numbers("row_company"), **rows.alone.numbers("row_alone")}
         if name == BASELINE and min(rows.company.least_db, rows.alone.least_db) < DEPENDS_DB:
             rows.notes.append("rows depend on each other by more than rounding, as with batch statistics")
-        found[name] = {**numbers, "row_note": "; ".join(rows.notes) or None}
-    return found
+        numbers[name] = {**known, "row_note": "; ".join(rows.notes) or None}
+    return numbers
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ def other_bits(eager: Tensors, given: Tensors) -> str:
     Two NaN are equal, 0 and -0 are not.
     """
     for name in dict.fromkeys((*eager, *given)):
-        one, other = eager.get(name), given.get(name)
-        if form := wrong_form(name, one, other):
+        ours, theirs = eager.get(name), given.get(name)
+        if form := wrong_form(name, ours, theirs):
             return f"{name}: {form}"
-        if one is None or other is None or (known := distance(one, other)).bit_equal:
+        if ours is None or theirs is None or (known := distance(ours, theirs)).bit_equal:
             continue
         by = f", by up to {quantiles([known.ulp], [1.0])[0]:,.0f} ULP" if known.ulp.numel() else ""
         return f"{name}: {known.elements - known.equal:,} of {known.elements:,} elements{by}"
