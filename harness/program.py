@@ -88,10 +88,10 @@ class Compiled:
     right after the candidate's first calls. A ``control`` (``eager``) has no compiler, so nothing is
     proved. ``region`` says what was compiled: "step", "forward+loss", "forward", "submodules" or "none".
     ``compile_batch`` compiles the whole training step, in which ``forward`` is then eager. The results
-    of an ``approximate`` compiler (quantized weights) differ from eager's by design: the error is measured
-    and shown, but does not fail the candidate. ``constant_weights``: the weights of the compilation are used
-    for ever, by design; a later change in place has no effect. ``replays``: it uses CUDA graphs, which keep
-    memory.
+    of an ``approximate`` compiler (quantized weights) differ from eager's by design: it passes by its
+    signal-to-noise ratio (``--approximate-sqnr``). ``constant_weights``: the weights of the compilation are
+    used for ever, by design; a later change in place has no effect. ``replays``: it uses CUDA graphs, which
+    keep memory.
     """
 
     forward: Forward

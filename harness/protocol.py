@@ -32,6 +32,7 @@ _part = partial(
 _RATIO = Kind(within(lambda value: 0 <= value < 1, "a share from 0 to 1, such as 0.02"), number_text)
 _ALPHA = Kind(within(lambda value: 0 < value < 1, "a share between 0 and 1, such as 0.05"), number_text)
 _RATE = Kind(within(lambda value: value > 0, "a rate above 0, such as 0.001"), number_text)
+_DECIBELS = Kind(within(lambda value: value > 0, "decibels above 0, such as 25"), number_text)
 _SAMPLE = Kind(within(lambda value: value >= 0, "seconds from 0 up"), number_text)
 
 PERFORMANCE = flag(
@@ -112,6 +113,14 @@ class Protocol:
         "--parity=RULE",
         kind=choice("parity rule", PARITY_RULES),
         help="noise: by what random roundings do to eager (default); field: the published harness's rule",
+    )
+    # of files without it, no approximate candidate was judged
+    approximate_sqnr: float = _protocol(
+        25.0,
+        "--approximate-sqnr=DB",
+        kind=_DECIBELS,
+        help="a compiler that is approximate by design, such as int8, passes from this signal-to-noise ratio "
+        "against fp64 (default: 25)",
     )
     seed: int = _condition(
         1337,
@@ -257,6 +266,8 @@ class CompilerOptions:
     )
 
 
+BITWISE = "bitwise"
+
 _extra = partial(by_flag, group=Group.EXTRAS)
 
 SHAPE_AXES = ("batch", "sequence")
@@ -289,10 +300,25 @@ class Extras:
         "--explain",
         help="graph breaks and recompilations with their reasons and source lines, in report.md",
     )
-    localize: bool = _extra(
+    # `true`, or `bitwise`
+    localize: bool | str = setting(
         False,
-        "--localize",
-        help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
+        flag(
+            "--localize",
+            group=Group.EXTRAS,
+            help="after a parity failure: find the stage and the submodule that go wrong; write repro-*.py",
+        ),
+        flag(
+            "--localize-bitwise",
+            group=Group.EXTRAS,
+            means=BITWISE,
+            help="the same of each candidate without eager's bits: where the first bit differs",
+        ),
+    )
+    batch_invariant: bool = _extra(
+        False,
+        "--batch-invariant",
+        help="after the rounds: each row of the batch alone, and in other company: are its outputs the same?",
     )
     numerics: bool = _extra(
         False,

@@ -79,7 +79,7 @@ class Status(str, Enum):
     NOT_COMPILED = "not_compiled"  # the compiler was never called, or captured nothing
     RECOMPILES = "recompiles"  # compiled again during every attempt at timed rounds
     CANNOT_JUDGE = "cannot_judge"  # eager's results do not allow it: random numbers, overflow, mostly noise
-    APPROXIMATE = "approximate"  # differs from eager by design: in no average and no pass rate
+    APPROXIMATE = "approximate"  # differs from eager by design, and was not judged: in no average
     SKIP = "skip"  # not run, for a reason that the suite gives: no failure, not in averages
 
     @property
@@ -336,6 +336,7 @@ class Where:
     trials: int = 0  # submodules that were compiled
     repro: str = ""  # the script that shows the fault
     note: str = ""  # why there is no result, or why a smaller submodule may fail, too
+    bitwise: bool = False  # `--localize-bitwise`: whose bits differ, right or wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +372,8 @@ class Parity:
     lower_precision: str = ""
     unjudged: str = ""  # why eager's results do not allow a judgment
     where: Where | None = None  # null: no failure, or no `--localize`
+    # of a candidate that is approximate by design: the lowest signal-to-noise ratio of a tensor, dB
+    sqnr_db: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

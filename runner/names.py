@@ -157,12 +157,14 @@ def merged_facts(records: Iterable[Record]) -> dict[str, Scalar]:
 def where_text(where: Where) -> str:
     """Stage, submodule and script of a localized failure."""
     if not where.stage:
-        return f"not localized: {where.note}"
+        return where.note if where.bitwise else f"not localized: {where.note}"
     part = (
         f"{where.module} ({where.module_class})"
         if where.module
         else "no submodule alone, but the whole model"
     )
     text = f"goes wrong in {where.stage} ({where.compiler}), in {part}"
+    if where.bitwise:
+        text = f"{where.why}; by {where.stage} ({where.compiler}), first in {part}"
     more = (f"run {where.repro}" if where.repro else "", where.note)
     return "; ".join((text, *filter(None, more)))

@@ -5,6 +5,7 @@ With one batch size alone, a step would not use dynamic shapes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,20 +35,23 @@ def batches(program: Program) -> tuple[int, ...]:
 
 def smaller_inputs(program: Program) -> tuple[Inputs, ...]:
     """The inputs and targets of the smaller batches: the first rows of the model's own."""
-    sizes = batches(program)
-    return tuple(_rows(program, sizes[-1], size) for size in sizes[:-1])
+    return tuple(with_rows(program, range(size)) for size in batches(program)[:-1])
 
 
-def _rows(program: Program, whole: int, size: int) -> Inputs:
-    def first(tensor: torch.Tensor) -> torch.Tensor:
+def with_rows(program: Program, places: Sequence[int]) -> Inputs:
+    """The inputs and targets with these rows of the batch, in this order: at most as many as it has."""
+    whole = batch_of(program)
+
+    def chosen(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.ndim == 0 or tensor.is_nested or tensor.shape[0] != whole:
             return tensor
-        rows = tensor.detach()[:size].clone().requires_grad_(tensor.requires_grad)
+        rows = tensor.detach()[: len(places)].clone()  # in the tensor's order of memory
+        rows.copy_(tensor.detach()[list(places)]).requires_grad_(tensor.requires_grad)
         if 0 in getattr(tensor, "_dynamo_dynamic_indices", ()):  # else Dynamo compiles this size by itself
             torch._dynamo.mark_dynamic(rows, 0)  # noqa: SLF001 - torch has no other name for it
         return rows
 
-    inputs: Inputs = map_tensors((program.args, dict(program.kwargs), program.target), first)
+    inputs: Inputs = map_tensors((program.args, dict(program.kwargs), program.target), chosen)
     return inputs
 
 

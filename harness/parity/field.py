@@ -7,9 +7,11 @@ Judged are the first and the third call.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -74,6 +76,25 @@ def judge_one(truth: Truth, name: str, given: torch.Tensor | None, call: int) ->
         return judgment, ""
     why = f"RMS error {error.size * unit:.3g}, above the limit {allowed * unit:.3g}"
     return replace(judgment, limits={"size": allowed}), why
+
+
+def verdict_of_torch(
+    eager: Tensors, exact: Tensors, given: Tensors, tolerance: float, *, equal_nan: bool
+) -> str:
+    """What ``torch._dynamo.utils.same`` says of one step, called as ``benchmarks/dynamo`` calls it.
+
+    ``exact``: of fp64; empty without it. That function is private to torch, and may differ or be gone.
+    """
+    name = f"torch._dynamo.utils.same (tol={tolerance:g}, {'with' if exact else 'without'} fp64)"
+    meant = {key: exact.get(key, tensor) for key, tensor in eager.items()} if exact else None
+    try:
+        same: Any = importlib.import_module("torch._dynamo.utils").same
+        verdict = same(dict(eager), dict(given), meant, tol=tolerance, equal_nan=equal_nan)
+    except AssertionError as error:  # other names, or another type
+        return f"{name}: differs ({error})"
+    except Exception as error:
+        return f"{name} cannot be asked: {type(error).__name__}: {error}"
+    return f"{name}: {'same' if verdict else 'differs'}"
 
 
 def multiplier(tensor: torch.Tensor, tolerance: float) -> float:

@@ -181,6 +181,13 @@ class Variant(State):
         with torch.no_grad(), self._context():
             return self.program.module(*self.program.args, **self.program.kwargs)
 
+    def output_for(self, given: Any) -> Any:
+        """The output of the (compiled) forward with other ``given`` inputs and target, without a backward."""
+        if self._switches:
+            allow_tf32(self._precision.tf32)
+        with torch.set_grad_enabled(self.program.training or self._grad), self._context():
+            return self._forward(*given)[1]
+
     def drive_with(
         self, lap: Lap = lambda: None, forced: torch.Tensor | None = None, *, observed: bool = False
     ) -> None:

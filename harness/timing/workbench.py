@@ -44,6 +44,7 @@ class Workbench:
         self.state: tuple[str, ...] = ()  # see ``find_state``
         self.loss_scale = 1.0
         self.timeout_s = job.protocol.timeout_s
+        self.approximate_sqnr = job.protocol.approximate_sqnr
 
     def timed_variant(self, candidate: str = "") -> Variant:
         """For the rounds: a candidate, not compiled yet, or the baseline (``""``), at its precision."""

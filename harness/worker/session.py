@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,12 +27,14 @@ from harness.failures import JobFailed, attempting, describe_failure, line_of, l
 from harness.hardware.nvml import gpu_of
 from harness.loading.sizes import batches
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
+from harness.numerics.batches import batch_invariance
 from harness.numerics.card import Cards
 from harness.numerics.trajectory import Trajectories
 from harness.parity import between
 from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
+from harness.parity.field import tolerance_of, verdict_of_torch
 from harness.parity.rule import Truth
 from harness.parity.watch import Watch
 from harness.program import Compiled, Compilers
@@ -57,7 +59,7 @@ from harness.timing.rounds import Rounds, Turns
 from harness.timing.start_up import StartUp
 from harness.timing.step import Variant, seed_everything
 from harness.timing.warm_up import heat, warm_up
-from harness.timing.workbench import TOKENS, Workbench
+from harness.timing.workbench import TOKENS, Results, Workbench, cloned
 from harness.worker.environment import describe
 from harness.worker.opening import Opening, rule_of
 from harness.worker.status_page import Activity
@@ -213,6 +215,22 @@ class Session:
             log_traceback()
             return (f"no numerics card: {line_of(error)}",)
         return ()
+
+    def results_of(self, candidate: str) -> tuple[Results, Results, Results, Results]:
+        """The whole results of one step: of eager, twice; of fp64 (empty if it fails); of the candidate."""
+        bench = self._bench
+        bench.take, exact = cloned, Results()
+        with suppress(Exception):
+            exact = bench.run(bench.variant(exact=True))
+        eager, again = (bench.run(bench.variant()) for _ in range(2))
+        return eager, again, exact, bench.run(self._variants[candidate])
+
+    def verdict_of_torch(self, candidate: str) -> str:
+        """What PyTorch's own harness would say of the candidate, in a sentence."""
+        eager, _, exact, results = self.results_of(candidate)
+        case = self._job.case
+        tolerance = tolerance_of(case.mode) if case.tolerance is None else case.tolerance
+        return verdict_of_torch(eager, exact, results, tolerance, equal_nan=self._job.dtype != "float32")
 
     def _place_baseline(self) -> None:
         """Copies eager again where its place is behind a candidate's (``placement``)."""
@@ -457,6 +475,10 @@ class Session:
             synchronize=self._bench.synchronize,
         )
         metrics = {} if soon else at_the_end(ended)
+        if self._job.extras.batch_invariant and not (soon or self._job.protocol.process):
+            # the last of all: it compiles for a batch of one
+            for name, numbers in batch_invariance(ended).items():
+                metrics.setdefault(name, {}).update(numbers)
         if self._rounds.throttled:
             self._of_rounds["throttled_rounds"] = self._rounds.throttled
         for name, numbers in by_variant(self._of_rounds).items():

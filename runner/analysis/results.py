@@ -18,7 +18,7 @@ from harness.metrics import declared
 from harness.schema import Case, Record, Scalar, Status
 from runner.analysis.digits import estimate_text, seconds_text
 from runner.analysis.verdicts import BreakEven, Open, Paying, Reason, Verdict
-from runner.names import plain, reason, suite_labels
+from runner.names import plain, reason, suite_labels, where_text
 from runner.plan.environments.spec import EAGER
 from runner.store.figures import Figures
 
@@ -329,6 +329,9 @@ class Result:
                 lines = text.splitlines() if isinstance(text, str) else ()
                 if shown := tuple(line for line in lines if line.strip()):
                     yield metric.explains, shown
+        where = self.record.parity.where if self.record.parity is not None else None
+        if where is not None and where.bitwise:
+            yield "other bits than eager's", (where_text(where),)
 
 
 class MeanOf(NamedTuple):

@@ -75,12 +75,15 @@ def processes_cell(comparison: Result) -> str:
 def is_coarse(record: Record) -> bool:
     """Whether it passed, and an error of more than ``COARSE`` of some tensor would have passed, too.
 
+    So is the pass of a candidate that is approximate by design.
+
     Records of before the rule ``noise`` stay as they were.
     """
     parity = record.parity
     if record.status is not Status.PASS or parity is None:
         return False
-    return max(parity.resolution_outputs or 0.0, parity.resolution_gradients or 0.0) > COARSE
+    coarse = max(parity.resolution_outputs or 0.0, parity.resolution_gradients or 0.0) > COARSE
+    return coarse or parity.sqnr_db is not None
 
 
 def is_plain_pass(record: Record) -> bool:
@@ -118,19 +121,24 @@ def parity_word(record: Record) -> str:
 def coarse_note(comparisons: Iterable[Result]) -> str:
     """What the mark of ``parity_word`` means; "" if no comparison has it."""
     word = f"{Status.PASS.value}{MARK}"
-    marked = any(is_coarse(comparison.record) for comparison in comparisons)
-    return f"{word}: an error of {COARSE:.0%} of some tensor's size would have passed." if marked else ""
+    marked = [comparison.record for comparison in comparisons if is_coarse(comparison.record)]
+    bars = {r.job.protocol.approximate_sqnr for r in marked if r.parity and r.parity.sqnr_db is not None}
+    bar = f", or an approximate compiler reached {', '.join(f'{bar:g}' for bar in sorted(bars))} dB"
+    why = f"an error of {COARSE:.0%} of some tensor's size would have passed{bar if bars else ''}"
+    return f"{word}: {why}." if marked else ""
 
 
 def parity_detail(comparison: Result) -> str:
-    """Of a pass, the largest error that would pass; of an approximate candidate, its error; of a localized
-    failure, the stage of the compiler and the submodule.
+    """Of a pass, the largest error that would pass; of an approximate candidate, its signal-to-noise ratio
+    (in older records its error); of a localized failure, the stage of the compiler and the submodule.
 
     Both errors are RMS errors relative to the size of their tensor.
     """
     status, parity = comparison.record.status, comparison.record.parity
     if parity is None:
         return MISSING
+    if parity.sqnr_db is not None:
+        return f"{parity.sqnr_db:.1f} dB"
     if status is Status.PASS:
         return resolution_text(parity) or MISSING
     worst = parity.worst

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.backends.settings.candidates import compiler_of
 from harness.devices import of
-from harness.protocol import AUTO
+from harness.protocol import AUTO, BITWISE
 from harness.schema import (
     BASELINE,
     BREAKS_ON_OTHER_DATA,
@@ -441,7 +441,8 @@ class JobSession:
         """The records of the remaining candidates, in the order of the plan."""
         for candidate in sorted(self._candidate_states, key=self._candidates.index):
             state = self._candidate_states[candidate]
-            if self._job.extras.localize and state.status is Status.FAIL_ACCURACY:
+            bitwise = self._job.extras.localize == BITWISE and compiler_of(candidate) != EAGER
+            if bitwise or (self._job.extras.localize and state.status is Status.FAIL_ACCURACY):
                 self._localize(candidate, state)
             yield self._state.record(candidate, state)
 

@@ -153,9 +153,11 @@ RULES: dict[str, bool | Callable[[RunConfig], bool]] = {
     "<options.dynamic_shapes=True> and <options.dynamic_batch=True> exclude each other; choose one": True,
     "<protocol.performance=False> and <protocol.accuracy=False> exclude each other; leave both out to "
     "measure both": True,
-    "<extras.localize=True> works in one environment; leave <environments> out": True,
-    "<extras.localize=True> needs the parity check; leave <protocol.accuracy=False> out": True,
     "<extras.numerics=True> needs the calls of the parity check; leave <protocol.accuracy=False> out": True,
+    "<extras.localize> works in one environment; leave <environments> out": True,
+    "<extras.localize> needs the parity check; leave <protocol.accuracy=False> out": True,
+    "<extras.batch_invariant=True> compares a forward's outputs after the rounds; leave <modes=generate> "
+    "and <protocol.performance=False> out": True,
     "<extras.profiler_trace=True> needs timed steps; leave <protocol.performance=False> out": True,
     "<extras.shapes> has sizes of its own in one environment; leave <sweep>, <extras.start_up> and "
     "<environments> out": True,

@@ -15,6 +15,7 @@ from runner.reports.parts.averages import AVERAGES, fast_lines
 from runner.reports.parts.curves import CURVES
 from runner.reports.parts.numerics import NUMERICS
 from runner.reports.parts.ratios import CANDIDATES, COMPILED, ENVIRONMENTS
+from runner.reports.parts.rows_alone import ROWS
 from runner.reports.parts.sections import (
     environment_line,
     plot_name,
@@ -132,5 +133,6 @@ VIEWS: tuple[View[Summary, Any] | Lists[Summary], ...] = (
     *COMPILED,
     *START_UP,
     *CANDIDATES,
+    ROWS,
     FACTS,
 )

@@ -49,15 +49,17 @@ def test_a_planted_fault_is_localized_and_its_script_shows_it_and_its_absence(tm
     where = record["parity"]["where"]
     assert (where["stage"], where["module"], where["module_class"]) == ("code generation", "1", "GELU")
     assert "goes wrong in code generation (mine.wrong_gelu), in 1 (GELU)" in (out / "report.md").read_text()
-    for text, code, said in (
-        (COMPILER, SHOWN, "mine.wrong_gelu on 1: fail_accuracy\n"),
-        (WITHOUT_FAULT, NOT_SHOWN, "mine.wrong_gelu on 1: pass\n"),
-        (BROKEN, NOT_RUN, ""),
+    theirs = "torch._dynamo.utils.same (tol=0.001, with fp64): "
+    for text, code, said, of_field in (
+        (COMPILER, SHOWN, "mine.wrong_gelu on 1: fail_accuracy\n", f"{theirs}differs\n"),
+        (WITHOUT_FAULT, NOT_SHOWN, "mine.wrong_gelu on 1: pass\n", f"{theirs}same\n"),
+        (BROKEN, NOT_RUN, "", ""),
     ):
         compiler.write_text(text)
         shown = ran(sys.executable, out / where["repro"])
         assert shown.returncode == code, shown.stderr
         assert shown.stdout.startswith(said)
+        assert shown.stdout.endswith(of_field)
 
 
 # -- --why -----------------------------------------------------------------------------

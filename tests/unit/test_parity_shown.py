@@ -10,7 +10,7 @@ from string import Formatter
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Environment, Status
+from harness.schema import Environment, Scalar, Status
 from runner.analysis import caveats
 from runner.analysis.columns import COMPUTED, own_columns
 from runner.analysis.derive import summarize
@@ -18,12 +18,27 @@ from runner.analysis.findings import Known, parsed, rules, value_of
 from runner.analysis.texts import COARSE
 from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.reports.pages.panels import panel_chunks
+from runner.reports.parts.rows_alone import ROWS
 from runner.store.figures import read_figures
 from tests.factories import comparison_of, make_job, make_record
 
 
 def test_a_run_of_approximate_candidates_has_no_averages() -> None:
     assert summarize([replace(make_record(make_job(), speedup=3.0), status=Status.APPROXIMATE)]).groups == ()
+
+
+def test_rows_are_shown_of_eager_once_and_of_each_candidate() -> None:
+    known = {"equal": 0.99999, "ulp_median": 0.0, "ulp_99": 2.0, "ulp_largest": 1234.0}
+    metrics: dict[str, Scalar] = {f"candidate_row_alone_{name}": value for name, value in known.items()}
+    metrics |= {f"baseline_row_{kind}_equal": 1.0 for kind in ("alone", "company")}
+    metrics |= {"baseline_row_note": None, "candidate_row_note": "not defined: no output has 8 rows"}
+    records = [replace(make_record(make_job(), name), metrics=metrics) for name in ("aot_eager", "inductor")]
+    (table,) = ROWS.tables(summarize([*records, make_record(make_job("without"))]))
+    shown = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [row["variant"] for row in shown] == ["eager", "aot_eager", "inductor"]
+    assert [row["alone"] for row in shown] == ["all", *["99.99 % (ULP 0, 2, 1,234)"] * 2]
+    assert [row["in other company"] for row in shown] == ["all", "-", "-"]
+    assert table.notes[1:] == tuple(f"{r.candidate}: not defined: no output has 8 rows" for r in records)
 
 
 def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output(tmp_path: Path) -> None:

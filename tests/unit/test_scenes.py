@@ -80,6 +80,7 @@ def parity() -> Iterator[Record]:
     yield replace(unjudged, status=Status.CANNOT_JUDGE)
     approximate = make_record(make_job("quantized"), speedup=3.0)
     yield replace(approximate, status=Status.APPROXIMATE, parity=make_parity(Status.FAIL_ACCURACY))
+    yield judged("quantized, at the bar", sqnr_db=28.0)
     yield judged("without fp64", reference="eager")
 
 

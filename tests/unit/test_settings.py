@@ -53,6 +53,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(ENGINES, st.just("")),
     "protocol.phase_timeouts_s": st.dictionaries(st.sampled_from(LIMITED_PHASES), st.floats(1e-3, 1e9)),
     "options.inductor_config": st.lists(PAIRS, max_size=3).map(tuple),
+    "extras.localize": st.sampled_from([False, True, "bitwise"]),
     "extras.shapes": st.sampled_from(["", "batch=4,8", "sequence=64"]),
     "changes.config": st.lists(PAIRS, max_size=3).map(tuple),
     "changes.batch_sizes": st.just(()),  # from a file: the command of a job has --batch-size
@@ -218,6 +219,8 @@ def possible_job(job: Job) -> Job:
         job = replace(job, extras=replace(job.extras, numerics=False))
     if not protocol.performance:
         job = replace(job, extras=replace(job.extras, profiler_trace=False))
+    if not protocol.performance or generates:
+        job = replace(job, extras=replace(job.extras, batch_invariant=False))
     dynamic = options.dynamic_shapes or options.dynamic_batch or options.whole_step
     updates = generates or protocol.optimizer != "none"
     if job.environments or job.extras.start_up or case.point or dynamic or updates or not own:
@@ -299,7 +302,7 @@ def test_settings_that_do_not_fit_are_named_as_they_are_written_in_python() -> N
 NOT_IDENTIFYING = {
     *("accuracy", "performance", "parity", "seed", "threads", "repeat", "min_rounds", "max_rounds"),
     *("max_measure_s", "ci_width", "noise_threshold", "alpha", "min_sample_s", "processes", "timeout_s"),
-    *("phase_timeouts_s", "max_memory_bytes", "isolate", "fixed_batch"),
+    *("phase_timeouts_s", "max_memory_bytes", "isolate", "fixed_batch", "approximate_sqnr"),
 }
 
 

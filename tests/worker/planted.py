@@ -265,10 +265,14 @@ def go_on(session: Session, rounds: int = 3) -> dict[str, int]:
 
 
 def judged(
-    backend: Backend, work: Callable[[], Workload], mode: Mode = Mode.TRAINING, dtype: str = "float32"
+    backend: Backend,
+    work: Callable[[], Workload],
+    mode: Mode = Mode.TRAINING,
+    dtype: str = "float32",
+    **more: Any,
 ) -> Verdict:
     """A session's verdict on a planted compiler."""
-    status, parity, _, notes = opened(work, mode, dtype, {"planted": backend}).prepare("planted")
+    status, parity, _, notes = opened(work, mode, dtype, {"planted": backend}, **more).prepare("planted")
     return status, known(parity), notes
 
 

@@ -234,20 +234,31 @@ def test_other_candidates_do_not_count() -> None:
 
 
 # -- in a session ---------------------------------------------------------------------------------
-def approximate(change: Callable[[torch.Tensor], torch.Tensor]) -> Verdict:
+def approximate(change: Callable[[torch.Tensor], torch.Tensor], **protocol: Any) -> Verdict:
     """Of a compiler that is inexact on purpose, and changes outputs so."""
     claims: dict[str, Any] = {"notes": ("first",), "late_notes": lambda: ("late",)}
     work = Workload(module=nn.Linear(8, 8), args=(torch.randn(4, 8),))
     backend = with_fault(changing(change), approximate=True, **claims)
-    return judged(backend, lambda: work, Mode.INFERENCE)
+    return judged(backend, lambda: work, Mode.INFERENCE, **protocol)
 
 
-def test_an_approximate_candidate_is_measured_and_not_judged() -> None:
-    status, parity, notes = approximate(lambda x: x * 1.01)
-    assert status is Status.APPROXIMATE
-    assert parity.failed == 1
+@pytest.mark.parametrize(
+    ("ratio", "protocol", "status"),
+    [
+        (20.0, {}, Status.FAIL_ACCURACY),
+        (30.0, {}, Status.PASS),
+        (30.0, {"approximate_sqnr": 35.0}, Status.FAIL_ACCURACY),
+        (20.0, {"approximate_sqnr": 15.0}, Status.PASS),
+    ],
+)
+def test_an_approximate_candidate_passes_by_its_ratio(ratio: float, protocol: Any, status: Status) -> None:
+    judged_as, parity, notes = approximate(lambda x: x * (1 + 10 ** (-ratio / 20)), **protocol)
+    assert (judged_as, parity.failed) == (status, int(status is Status.FAIL_ACCURACY))
+    assert parity.sqnr_db == pytest.approx(ratio, abs=0.01)
     worst = known(parity.worst)
-    assert worst.candidate_rmse == pytest.approx(0.01 * worst.scale, rel=0.01)
+    assert worst.candidate_rmse == pytest.approx(10 ** (-ratio / 20) * worst.scale, rel=0.01)
+    words = f"{ratio:.1f} dB; the bar is {protocol.get('approximate_sqnr', 25):g} dB"
+    assert worst.failure == (words if status is Status.FAIL_ACCURACY else None)
     assert notes == ("first", "late")
 
 

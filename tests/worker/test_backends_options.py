@@ -17,13 +17,14 @@ from torch import nn
 
 from harness.backends import backend_names, backend_of, load_backend, why_unavailable
 from harness.backends.settings.in_force import plain_settings, set_from_outside
+from harness.backends.shared import inductor
 from harness.backends.shared.contexts import around
 from harness.backends.shared.inductor import all_settings, packs_weights, regions_of
 from harness.backends.shared.options import inductor_settings, settings_of, settings_of_mode
 from harness.backends.shared.torchscript import settled
 from harness.counters import graphs_compiled
 from harness.probes.compilers import probed
-from harness.program import Program
+from harness.program import Compiled, Program
 from harness.schema import CompilerOptions, Mode
 from harness.workload import Workload
 from tests.factories import Patch, known
@@ -112,6 +113,32 @@ def test_what_a_person_asks_for_goes_over_what_the_mode_sets() -> None:
 
 def of_mine(module: nn.Module) -> Any:
     return torch.compile(module)
+
+
+def test_strict_sets_what_this_torch_has_and_says_what_became_of_the_rest(monkeypatch: Patch) -> None:
+    asked: dict[str, Any] = {}
+
+    def noting(given: Program, *_: Any, options: Any, **__: Any) -> Compiled:
+        asked.clear()
+        asked.update(options)
+        return Compiled(forward=given.forward(), region="forward", compiler_calls=lambda: 1)
+
+    monkeypatch.setattr(inductor, "compile_with_dynamo", noting)
+    (note,) = load_backend("inductor_strict")(program()).notes
+    has = torch._inductor.config.get_config_copy()
+    assert asked.keys() <= has.keys()
+    assert asked["emulate_precision_casts"] is asked["fallback_random"] is True
+    assert (
+        "emulate_precision_casts=True, fallback_random=True, cpp.enable_floating_point_contract_flag" in note
+    )
+    assert "; without effect on cpu: eager_numerics.division_rounding=True, " in note
+    assert note.endswith("; not in this torch: numerics") == ("numerics" not in has)
+    later = {**has, "numerics": "default", "fallback_random": "another type"}
+    monkeypatch.setattr(inductor, "settings_in_force", lambda _: later)
+    (note,) = load_backend("inductor_strict")(program()).notes
+    assert (asked["numerics"], "fallback_random" in asked) == ("strict", False)
+    assert note.startswith("inductor_strict sets numerics=strict, ")
+    assert note.endswith("; not in this torch: fallback_random")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,11 @@ from torch import nn
 
 from harness.backends.shared.dynamo import compile_with_dynamo
 from harness.program import Compiled, Program
-from harness.schema import Case, Job, Mode, Protocol
+from harness.protocol import BITWISE
+from harness.schema import Case, Extras, Job, Mode, Protocol
 from harness.worker.localize.search import called_inside, given_to, localize
 from harness.workload import Workload
+from runner.names import where_text
 from tests.cli.test_localize import COMPILER
 from tests.factories import make_job
 from tests.worker.planted import changing, right_graph
@@ -55,9 +58,9 @@ def job(mode: Mode = Mode.INFERENCE, optimizer: str = "none") -> Job:
     return make_job("net", mode=mode, candidates=("planted",), protocol=protocol)
 
 
-def backend() -> Callable[[Program], Compiled]:
+def backend(factor: str = "1.05") -> Callable[[Program], Compiled]:
     space: dict[str, Any] = {}
-    exec(COMPILER, space)  # noqa: S102 - as the user's own compiler
+    exec(COMPILER.replace("1.05", factor), space)  # noqa: S102 - as the user's own compiler
     return lambda program: compile_with_dynamo(program, space["wrong_gelu"])
 
 
@@ -71,6 +74,19 @@ def test_the_smallest_submodule_that_fails_is_named(mode: Mode, optimizer: str) 
     assert "off by 5 %" in where.why
     assert where.note == ""
     assert where.trials == 5  # first, block; inside the norm, the Linear and the GELU
+
+
+@pytest.mark.parametrize(("factor", "module"), [("1.0000002", "block.steps.1"), ("1.0", "")])
+def test_by_bits_a_rounding_is_localized_that_is_not_wrong(factor: str, module: str) -> None:
+    by_bits = replace(job(), extras=Extras(localize=BITWISE))
+    where = localize(by_bits, "planted", build=build, compilers={"planted": backend(factor)})
+    assert where.bitwise
+    assert where.module == module
+    if module:
+        assert re.fullmatch(r"output: [\d,]+ of 1,024 elements, by up to \d+ ULP", where.why)
+        assert "elements, by up to" in where_text(where)
+    else:
+        assert where_text(where) == "in a fresh worker, planted has eager's bits"
 
 
 @pytest.mark.slow

@@ -17,7 +17,13 @@ from harness.backends.settings.in_force import settings_in_force
 from harness.backends.settings.own_settings import OF_INDUCTOR
 from harness.backends.shared.contexts import SETTLING_CALLS, inside
 from harness.backends.shared.dynamo import compile_with_dynamo, dynamo_options
-from harness.backends.shared.options import DYNAMO, device_of, inductor_settings, settings_of_mode
+from harness.backends.shared.options import (
+    DYNAMO,
+    device_of,
+    inductor_settings,
+    settings_of_mode,
+    what_became_of,
+)
 from harness.counters import (
     counting_graphs,
     cudagraph_copied_inputs,
@@ -35,16 +41,26 @@ CONFIG = "torch._inductor.config"
 
 
 def compile_as(
-    program: Program, name: str, *, mode: str | None = None, settings: Mapping[str, Any] | None = None
+    program: Program,
+    name: str,
+    *,
+    mode: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    where_known: Mapping[str, Any] | None = None,
 ) -> Compiled:
-    """inductor in one of its modes, with these settings; the user's settings override them."""
-    chosen = all_settings(program, mode, settings)
+    """inductor in one of its modes, with these settings; the user's settings override them.
+
+    ``where_known``: further settings, of which this torch may lack some. A note tells what became of each.
+    """
+    outside = settings_in_force(CONFIG)
+    known = {key: v for key, v in (where_known or {}).items() if type(outside.get(key)) is type(v)}
+    chosen = all_settings(program, mode, {**(settings or {}), **known})
     takes = TAKES if not program.training else (*DYNAMO, "inductor_config")
 
     def compile_it() -> Compiled:
         return compile_with_dynamo(program, "inductor", name=name, takes=takes, options=chosen or None)
 
-    in_force = {**settings_in_force(CONFIG), **chosen}
+    in_force = {**outside, **chosen}
     choices = (
         autotuned_from_now() if in_force.get("max_autotune") or in_force.get("max_autotune_gemm") else []
     )
@@ -54,6 +70,8 @@ def compile_as(
         program, with_cuda_graphs(program, name, compile_it) if replays else compile_it(), chosen
     )
     notes = [*compiled.notes]
+    if where_known:
+        notes.append(f"{name} {what_became_of(where_known, known, device_of(program).type)}")
     if asked and not replays:
         notes.append(f"{name}: CUDA graphs need CUDA; ran without them")
     if program.training and in_force.get("freezing"):

@@ -7,7 +7,7 @@ import difflib
 import importlib
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -20,6 +20,9 @@ from harness.tensors import named_tensors
 
 DYNAMO = ("dynamic_shapes", "dynamic_batch", "nopython", "whole_step")
 """The options that every ``torch.compile`` backend takes."""
+
+ELSEWHERE = ("cpp",), ("triton", "eager_numerics")
+"""Parts of inductor's configuration that code for an accelerator does not read, and for a CPU."""
 
 _FLAGS = {
     option.name: " or ".join(flag.long for flag in option.metadata[ROW].flags)
@@ -56,6 +59,16 @@ def inductor_settings(pairs: Iterable[str]) -> dict[str, Any]:
     Raises ``ValueError`` for an unknown key or an invalid value.
     """
     return settings_of(pairs, "torch._inductor.config", "inductor")
+
+
+def what_became_of(wanted: Mapping[str, Any], known: Mapping[str, Any], device: str) -> str:
+    """``sets a=1, b=2; without effect on cpu: c=3; not in this torch: d``: a group for each setting."""
+    foreign = ELSEWHERE[device == "cpu"]
+    groups: dict[str, list[str]] = {"sets": [], f"without effect on {device}:": [], "not in this torch:": []}
+    for key, value in wanted.items():
+        place = 2 if key not in known else 1 if key.partition(".")[0] in foreign else 0
+        [*groups.values()][place].append(key if place == 2 else f"{key}={value}")
+    return "; ".join(f"{words} {', '.join(keys)}" for words, keys in groups.items() if keys)
 
 
 def settings_of(pairs: Iterable[str], module: str, owner: str = "") -> dict[str, Any]:

@@ -40,7 +40,7 @@ def compile_as(program: Program, name: str, *, config: str) -> Compiled:
     if not changed:
         raise ValueError(f"{name} cannot quantize this model: it has no linear layer")
     compiled = inductor.compile_as(program, name, settings=RECOMMENDED)
-    note = f"{name}: {changed} weights quantized; the differences from eager are recorded and not judged"
+    note = f"{name}: {changed} weights quantized"
     return replace(compiled, approximate=True, constant_weights=True, notes=(*compiled.notes, note))
 
 

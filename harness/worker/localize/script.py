@@ -18,7 +18,8 @@ TEMPLATE = '''"""Shows a wrong result of {compiler} in {case}, in {part}.
     python {file}
 
 It builds the model from its seed, takes the inputs that eager gives this part, compiles the part alone, and
-compares outputs and gradients with eager and fp64. The fault was:
+compares outputs and gradients with eager and fp64. Beside the verdict, it prints that of PyTorch's own
+harness (torch._dynamo.utils.same), by which reports upstream are judged. The fault was:
 {why}
 
 Exit code: {shown}, the fault shows; {not_shown}, it does not; {not_run}, the part does not run.

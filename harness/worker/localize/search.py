@@ -1,4 +1,4 @@
-"""Finds where a candidate goes wrong, judged by the rule of parity and nothing else.
+"""Finds where a candidate goes wrong, judged by the rule of parity and nothing else, or by its bits.
 
 First the stage. The compilers of ``STAGES`` are inductor, stopped after one stage more each: the first that
 fails names the stage. A candidate whose earlier stages are all right is wrong in its own code generation.
@@ -29,7 +29,9 @@ from harness.devices import of
 from harness.failures import JobFailed
 from harness.loading.dropout import neutralize
 from harness.loading.suite_files import load_suite
+from harness.numerics.bits import other_bits
 from harness.program import Compilers
+from harness.protocol import BITWISE
 from harness.schema import Case, Extras, Job, Mode, Status, Where
 from harness.tensors import map_tensors, named_tensors
 from harness.timing.step import seed_everything
@@ -54,11 +56,21 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def judge(
-    job: Job, compiler: str, name: str, build: Build, compilers: Compilers | None, announce: Announce
+    job: Job,
+    compiler: str,
+    name: str,
+    build: Build,
+    compilers: Compilers | None,
+    announce: Announce,
+    then: Callable[[Session], None] = lambda _: None,
 ) -> Verdict:
-    """Compiles the submodule ``name`` ("" is the whole model) and checks parity, without timing."""
+    """Compiles the submodule ``name`` ("" is the whole model) and checks parity, or bits, without timing.
+
+    ``then`` gets the session of what has run.
+    """
     torch._dynamo.reset()  # noqa: SLF001 - the graphs of the compilation before would count against limits
-    protocol = replace(job.protocol, accuracy=True, performance=False)
+    bitwise = job.extras.localize == BITWISE
+    protocol = replace(job.protocol, accuracy=not bitwise, performance=False)
     if name:  # a part may have no parameter, and has a loss of its own
         protocol = replace(protocol, optimizer="none")
         job = replace(job, case=replace(job.case, loss="own"))
@@ -67,8 +79,17 @@ def judge(
         session = Session(job, announce, partial(_part, build, name, job) if name else build, compilers)
         session.open()
         status, parity, _, _ = session.prepare(compiler)
+        if bitwise:
+            eager, again, *_, candidate = session.results_of(compiler)
+            if other_bits(eager, again):
+                return Status.EAGER_TWO_RUNS_DIFFER, other_bits(eager, again)
+            why = other_bits(eager, candidate)
+            status = Status.FAIL_ACCURACY if why else Status.PASS
+        then(session)
     except JobFailed as failed:
         return failed.status, failed.failure.message
+    if bitwise:
+        return status, why
     worst = parity.worst if parity is not None and parity.failed else None
     return status, f"{worst.name}: {worst.failure}" if worst is not None else ""
 
@@ -88,7 +109,7 @@ def localize(
     """
     if job.case.mode is Mode.GENERATE:
         return Where(stage="", note="generated text is not localized")
-    build = build or load_suite(job.case.suite).build
+    build, bitwise = build or load_suite(job.case.suite).build, job.extras.localize == BITWISE
 
     def tried(compiler: str, name: str = "") -> Verdict:
         doing = Activity(phase="localize", variant=f"{name or 'the whole model'} with {compiler}")
@@ -96,15 +117,19 @@ def localize(
 
     status, why = tried(candidate)
     if status is not Status.FAIL_ACCURACY:
-        note = f"in a fresh worker, {candidate} ends as {status.value}{why and f': {why}'}"
-        return Where(stage="", note=note)
+        ends = "has eager's bits" if bitwise and status is Status.PASS else f"ends as {status.value}"
+        note = f"in a fresh worker, {candidate} {ends}{why and f': {why}'}"
+        return Where(stage="", note=note, bitwise=bitwise)
     compiler, stage = candidate, STAGES.get(candidate, OWN)
-    for earlier in takewhile(lambda name: name != candidate, STAGES):
+    # a right decomposition changes bits, and a compiler other than inductor may not decompose
+    stages = STAGES if not bitwise or candidate.startswith("inductor") else ()
+    for earlier in takewhile(lambda name: name != candidate, stages):
         status, reason = tried(earlier)
         if status is Status.FAIL_ACCURACY:
             compiler, stage, why = earlier, STAGES[earlier], reason
             break
-    where = replace(_smallest(job, build, partial(tried, compiler), why), stage=stage, compiler=compiler)
+    where = _smallest(job, build, partial(tried, compiler), why)
+    where = replace(where, stage=stage, compiler=compiler, bitwise=bitwise)
     if folder is None:
         return where
     path = folder / f"repro-{file_name(candidate)}.py"
@@ -120,7 +145,7 @@ def _smallest(job: Job, build: Build, tried: Callable[[str], Verdict], why: str)
         work = build(job.case)
         names = list(called_inside(work.module, name))
         arguments = given_to(work, names, job)
-        return ((n, work.module.get_submodule(n), arguments[n]) for n in names if n in arguments)
+        return ((n, work.module.get_submodule(n), given) for n, given in arguments.items())
 
     seed_everything(job.protocol.seed)
     where, known = Where(stage="", module_class=type(build(job.case).module).__name__, why=why), set[Any]()
@@ -148,8 +173,16 @@ def replay(job_as_json: Any, compiler: str, name: str) -> int:
     if why_not := of(job.device).why_missing():
         print(f"this machine cannot run it: {why_not}", file=sys.stderr)
         return NOT_RUN
-    status, why = judge(job, compiler, name, load_suite(job.case.suite).build, None, lambda _: None)
-    print(f"{compiler} on {name or 'the whole model'}: {status.value}\n{why}".strip())
+    field = list[str]()
+
+    def ask(session: Session) -> None:
+        field.append(session.verdict_of_torch(compiler))
+
+    status, why = judge(job, compiler, name, load_suite(job.case.suite).build, None, lambda _: None, ask)
+    bits = job.extras.localize == BITWISE and status is Status.FAIL_ACCURACY
+    word = "other bits" if bits else status.value
+    print(f"{compiler} on {name or 'the whole model'}: {word}\n{why}".strip())
+    print(*field, sep="\n")
     return {Status.FAIL_ACCURACY: SHOWN, Status.PASS: NOT_SHOWN}.get(status, NOT_RUN)
 
 
@@ -159,7 +192,7 @@ def replay(job_as_json: Any, compiler: str, name: str) -> int:
 def given_to(workload: Workload, names: Sequence[str], job: Job) -> dict[str, Arguments]:
     """The arguments of the first call of each of these submodules in one forward of eager, in float32.
 
-    Submodules that are not called, or whose call has no tensor, are left out.
+    In the order of these calls. Submodules that are not called, or whose call has no tensor, are left out.
     """
     arguments: dict[str, Arguments] = {}
 
