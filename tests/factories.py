@@ -164,7 +164,7 @@ def make_parity(status: Status = Status.PASS, *, name: str = "grad.layer.weight"
 def make_numerics(run: str = "inductor", **changes: object) -> Numerics:
     """A card without an empty field."""
     counts = {"elements": 100, "elements_of": 2_000_000, "elements_equal": 100, "integers": 0, "undefined": 0}
-    texts = {"ulp_largest_in": "loss", "sqnr_lowest_in": "loss", "nearer": "equal", "logits": "output"}
+    texts = {"ulp_largest_in": "loss", "nearer": "equal", "logits": "output"}
     names = [field.name for field in fields(Numerics) if field.type == "float | None"]
     counts |= {"tensors": 2, "tensors_equal": 2, "logits_rows": 8}
     given = {**dict.fromkeys(names, 0.5), **counts, **texts, **changes}

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import MutableMapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.devices import of
-from harness.numerics.figures import cosine, distance, quantiles, sqnr_db
+from harness.failures import line_of, log_traceback
+from harness.numerics.figures import Distance, cosine, distance, quantiles, sqnr_db
 from harness.parity.checks import Checks
 from harness.parity.measure import WHOLE_OUTPUT, align, family_of, is_exact_kind, same_bits, sketch, whole_of
 from harness.parity.rule import Truth, wrong_form
@@ -26,26 +28,19 @@ from harness.timing.workbench import Workbench
 
 FAMILIES = ("value", "gradient")
 EQUAL_DB = 1.0  # within it neither of two runs is nearer to fp64
-SHARES = (0.5, 0.99)  # of the ULP distances
-
-
-class Fidelity(NamedTuple):
-    """Against fp64: medians of the tensors, and the lowest SQNR with its tensor. None: not defined."""
-
-    sqnr_db: float | None = None
-    cosine: float | None = None
-    lowest_db: float | None = None
-    lowest_in: str = ""
+Fidelity = tuple[float | None, float | None]
+"""SQNR and cosine against fp64, medians of the tensors. None: not defined."""
 
 
 class Cards:
     """Of one job. It sees each result before parity sketches it: ``bench.take`` goes through it.
 
-    First ``open`` is called, then ``of`` for each candidate.
+    First ``open`` is called, then ``card`` for each candidate. ``notes``: why cards are missing.
     """
 
     def __init__(self, bench: Workbench) -> None:
         self.controls: tuple[Numerics, ...] = ()
+        self.notes = list[str]()
         self._bench = bench
         self._sketches = bench.take is sketch
         self._take, bench.take = bench.take, self._keep
@@ -53,7 +48,7 @@ class Cards:
         self._logits = list[str]()  # outputs that may be logits
         # rows of these, by what is kept of them
         self._rows: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
-        self._eager = self._noisy = Fidelity()
+        self._beside: tuple[Fidelity, Fidelity] = ((None, None), (None, None))  # of eager, noisy eager
 
     def _keep(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         if name not in self._seen:
@@ -68,69 +63,74 @@ class Cards:
     def open(self, checks: Checks, eager: Variant, second: Tensors) -> None:
         """Makes the controls: eager's ``second`` run, one with other threads (on a CPU), noisy eager."""
         truth, noisy = checks.truth, checks.noisy[0] if checks.noisy else {}
-        self._eager, self._noisy = self._fidelity(truth, truth.eager), self._fidelity(truth, noisy)
-        runs = [("eager again", second)]
+        self._beside = self._fidelity(truth, truth.eager), self._fidelity(truth, noisy)
+        other = torch.get_num_threads() // 2 or 2
+        runs: dict[str, Callable[[], Tensors]] = {"eager again": lambda: second}
         if not of(self._bench.device).accelerated:
-            runs.append(self._with_other_threads(eager))
-        runs += [("noisy eager", noisy)] if noisy else []
-        self.controls = tuple(self.of(name, results, truth) for name, results in runs)
+            name = f"eager, {other} thread{'' if other == 1 else 's'}"
+            runs[name] = partial(self._with_threads, other, eager)
+        runs |= {"noisy eager": lambda: noisy} if noisy else {}
+        self.controls = tuple(filter(None, (self.card(name, run, truth) for name, run in runs.items())))
 
-    def _with_other_threads(self, eager: Variant) -> tuple[str, Tensors]:
-        threads = torch.get_num_threads()
-        other = threads // 2 or 2
-        torch.set_num_threads(other)
+    def _with_threads(self, number: int, eager: Variant) -> Tensors:
+        before = torch.get_num_threads()
+        torch.set_num_threads(number)
         try:
-            return f"eager, {other} thread{'' if other == 1 else 's'}", self._bench.run(eager)
+            return self._bench.run(eager)
         finally:
-            torch.set_num_threads(threads)
+            torch.set_num_threads(before)
 
-    def of(self, run: str, results: Tensors, truth: Truth) -> Numerics:
-        """The card of a first call. ``truth``: of parity, on the same call."""
-        known = [n for n in dict.fromkeys((*truth.eager, *results)) if family_of(n) in FAMILIES]
-        tensors = tensors_equal = elements = equal = integers = undefined = 0
-        ulp = dict[str, torch.Tensor]()
-        for name in known:
+    def card(self, name: str, run: Callable[[], Tensors], truth: Truth) -> Numerics | None:
+        """The card of a first call. None, with a note, if that fails, which costs no verdict.
+
+        ``truth``: of parity, on the same call.
+        """
+        try:
+            return self._card(name, run(), truth)
+        except Exception as error:
+            log_traceback()
+            self.notes.append(f"no numerics card of {name}: {line_of(error)}")
+            return None
+
+    def _card(self, run: str, results: Tensors, truth: Truth) -> Numerics:
+        off, other = dict[str, Distance](), dict[str, int]()  # elements of tensors in another form
+        for name in dict.fromkeys((*truth.eager, *results)):
             eager, given = truth.eager.get(name), results.get(name)
-            form = wrong_form(name, eager, given)
-            if eager is None and not form:
-                continue  # a gradient of zeros
-            tensors += 1
-            if form or eager is None:
-                size = self._seen[name][0] if eager is None else eager.numel()
-                elements, undefined = elements + size, undefined + size
+            if family_of(name) not in FAMILIES:
                 continue
-            ours, theirs = self._alike(name, eager, torch.zeros_like(eager) if given is None else given)
-            off = distance(theirs, ours)
-            elements, equal, undefined = elements + off.elements, equal + off.equal, undefined + off.undefined
-            tensors_equal += off.bit_equal
-            integers += off.elements if is_exact_kind(ours) else 0
-            ulp[name] = off.ulp.cpu()
-        median, most = (_known(value) for value in quantiles(ulp.values(), SHARES))
-        largest = {name: float(each.max()) for name, each in ulp.items() if each.numel()}
+            if wrong_form(name, eager, given):
+                other[name] = next(t.numel() for t in (eager, given) if t is not None)
+            elif eager is not None:  # else a gradient of zeros, which may also be left out
+                pair = self._alike(name, eager, torch.zeros_like(eager) if given is None else given)
+                off[name] = distance(*pair)
+        ulp = {name: each.ulp.cpu() for name, each in off.items() if each.ulp.numel()}
+        largest = {name: float(each.max()) for name, each in ulp.items()}
         furthest = max(largest, key=lambda name: largest[name], default="")
-        here = self._fidelity(truth, results)
+        half, most = (_known(value) for value in quantiles(ulp.values(), (0.5, 0.99)))
+        (sqnr, angle), (eager_sqnr, eager_angle), (noisy_sqnr, noisy_angle) = (
+            *(self._fidelity(truth, results),),
+            *self._beside,
+        )
         return Numerics(
             run=run,
-            elements=elements,
-            elements_of=sum(self._seen[name][0] for name in known),
-            elements_equal=equal,
-            tensors=tensors,
-            tensors_equal=tensors_equal,
-            integers=integers,
-            undefined=undefined,
-            ulp_median=median,
+            elements=sum(each.elements for each in off.values()) + sum(other.values()),
+            elements_of=sum(self._seen[name][0] for name in (*off, *other)),
+            elements_equal=sum(each.equal for each in off.values()),
+            tensors=len(off) + len(other),
+            tensors_equal=sum(each.bit_equal for each in off.values()),
+            integers=sum(each.elements for name, each in off.items() if is_exact_kind(truth.eager[name])),
+            undefined=sum(each.undefined for each in off.values()) + sum(other.values()),
+            ulp_median=half,
             ulp_99=most,
             ulp_largest=largest.get(furthest),
             ulp_largest_in=furthest if largest.get(furthest) else "",
-            sqnr_db=here.sqnr_db,
-            eager_sqnr_db=self._eager.sqnr_db,
-            noisy_sqnr_db=self._noisy.sqnr_db,
-            sqnr_lowest_db=here.lowest_db,
-            sqnr_lowest_in=here.lowest_in,
-            cosine=here.cosine,
-            eager_cosine=self._eager.cosine,
-            noisy_cosine=self._noisy.cosine,
-            nearer=nearer(here.sqnr_db, self._eager.sqnr_db),
+            sqnr_db=sqnr,
+            eager_sqnr_db=eager_sqnr,
+            noisy_sqnr_db=noisy_sqnr,
+            cosine=angle,
+            eager_cosine=eager_angle,
+            noisy_cosine=noisy_angle,
+            nearer=nearer(sqnr, eager_sqnr),
             **self._of_logits(results, truth),
         )
 
@@ -146,26 +146,22 @@ class Cards:
 
     def _fidelity(self, truth: Truth, results: Tensors) -> Fidelity:
         """Of the floating tensors that fp64, eager and this run have alike, and that are not zero."""
-        sqnr, cosines = dict[str, float](), list[float]()
+        both = list[tuple[float, float]]()
         for name, given in results.items():
             eager = truth.eager.get(name)
-            exact = truth.exact_of(name) if eager is not None else None
-            if family_of(name) not in FAMILIES or exact is None or eager is None or is_exact_kind(eager):
+            if eager is None or family_of(name) not in FAMILIES or is_exact_kind(eager):
                 continue
-            if eager.numel() == 0 or wrong_form(name, eager, given):
+            exact = truth.exact_of(name)
+            if exact is None or eager.numel() == 0 or wrong_form(name, eager, given):
                 continue
-            sides = align(
-                *(self._blocks(name, side) for side in (exact, eager, given)), reduced=truth.rule.reduced
-            )
-            if isinstance(sides, str) or math.isnan(quality := sqnr_db(sides.truth, sides.other)):
-                continue
-            sqnr[name] = quality
-            cosines.append(cosine(sides.truth, sides.other))
-        lowest = min(sqnr.keys() - {*truth.noise_tensors}, key=lambda name: (sqnr[name], name), default="")
-        if not sqnr:
-            return Fidelity()
-        medians = (_known(statistics.median_low(values)) for values in (sqnr.values(), cosines))
-        return Fidelity(*medians, sqnr.get(lowest), lowest)
+            seen = (self._blocks(name, side) for side in (exact, eager, given))
+            sides = align(*seen, reduced=truth.rule.reduced)
+            if not isinstance(sides, str) and not math.isnan(sqnr := sqnr_db(sides.truth, sides.other)):
+                both.append((sqnr, cosine(sides.truth, sides.other)))
+        if not both:
+            return None, None
+        sqnr, angle = (statistics.median_low(values) for values in zip(*both, strict=True))
+        return sqnr, _known(angle)
 
     def _of_logits(self, results: Tensors, truth: Truth) -> dict[str, Any]:
         name = chosen(self._logits)

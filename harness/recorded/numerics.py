@@ -28,7 +28,6 @@ class Numerics:
     sqnr_db: float | None = None
     eager_sqnr_db: float | None = None
     noisy_sqnr_db: float | None = None
-    sqnr_lowest_db: float | None = None
     cosine: float | None = None
     eager_cosine: float | None = None
     noisy_cosine: float | None = None
@@ -37,7 +36,6 @@ class Numerics:
     log_prob_largest: float | None = None
     kl: float | None = None  # as the columns; null: not defined
     ulp_largest_in: str = ""
-    sqnr_lowest_in: str = ""
     nearer: str = ""
     logits: str = ""  # the same, of texts
     logits_rows: int | None = None  # that were compared

@@ -13,7 +13,7 @@ import torch
 
 from harness.backends.shared.own_compiler import function_at
 from harness.devices import of
-from harness.failures import JobFailed, attempting, describe_failure, line_of, log_traceback
+from harness.failures import JobFailed, attempting, describe_failure
 from harness.loading.dropout import KEPT_DROPOUT
 from harness.loading.input_checks import explained, remarks
 from harness.loading.losses import REDUCTIONS, remarks_on_loss
@@ -107,7 +107,9 @@ class Opening:
             self._say("fp64")
             with attempting("eager", fail, Status.EAGER_1ST_RUN_OOM, explain):
                 checks.open(eager, first, second)
-            self._make_controls(checks, eager, second)
+                if self.cards is not None:
+                    self.cards.open(checks, eager, second)
+                checks.noisy.clear()  # frees memory
             if self.bench.precision == self.bench.baseline_precision:
                 self.watch.remember(self.baseline, first, checks)
         program = self.baseline.program
@@ -116,16 +118,6 @@ class Opening:
             said += remarks_on_loss(self.bench.workload.loss, first)
         said += remarks_on_process(self._device)
         return facts_of(program, said, tuple(self._drawn))
-
-    def _make_controls(self, checks: Checks, eager: Variant, second: Results) -> None:
-        """Of the numerics cards. A remark if that fails, which costs no verdict."""
-        try:
-            if self.cards is not None:
-                self.cards.open(checks, eager, second)
-        except Exception as error:
-            log_traceback()
-            self._remarks = (*self._remarks, f"no controls of the numerics card: {line_of(error)}")
-        checks.noisy.clear()  # frees memory
 
     def _settle(self, when: str, *, stepped: bool = True) -> None:
         """Restores the settings of TF32 that the precision means, with a remark if they were changed."""

@@ -23,7 +23,7 @@ import torch
 from harness.backends import load_backend
 from harness.counters import forget_sizes, watching_breaks
 from harness.devices import of
-from harness.failures import JobFailed, attempting, describe_failure, line_of, log_traceback
+from harness.failures import JobFailed, attempting, describe_failure, log_traceback
 from harness.hardware.nvml import gpu_of
 from harness.loading.sizes import batches
 from harness.metrics import ByVariant, Ended, at_the_end, by_variant, complete_step, observing
@@ -35,24 +35,12 @@ from harness.parity.between import CrossParity, another_model, compare_eager
 from harness.parity.calls import FirstCalls, first_calls
 from harness.parity.checks import Checks
 from harness.parity.field import tolerance_of, verdict_of_torch
-from harness.parity.rule import Truth
 from harness.parity.watch import Watch
 from harness.program import Compiled, Compilers
-from harness.schema import (
-    BASELINE,
-    Failure,
-    Job,
-    ModelFacts,
-    Numerics,
-    Parity,
-    Round,
-    Scalar,
-    Status,
-    TensorError,
-)
+from harness.recorded.numerics import Numerics
+from harness.schema import BASELINE, Failure, Job, ModelFacts, Parity, Round, Scalar, Status, TensorError
 from harness.shapes.sizes import has_stream
 from harness.shapes.stream import ShapeStream
-from harness.tensors import Tensors
 from harness.timing.first_calls import FIRST_CALLS, stopwatch, timed
 from harness.timing.measure import STREAM, STREAM_S, enough_iterations, iterations_for, placement, stream_of
 from harness.timing.rounds import Rounds, Turns
@@ -99,7 +87,7 @@ class Session:
         self._copied_before = placement((BASELINE, *job.candidates), job).index(BASELINE) or -1
         self._cards: Cards | None = None  # None without --numerics, and when all candidates have been checked
         self.controls: tuple[Numerics, ...] = ()
-        self.numerics: dict[str, Numerics] = {}  # of each candidate that has a card
+        self.numerics: dict[str, Numerics | None] = {}  # of each candidate
         self._checks: Checks | None = None  # None without parity, and when all candidates have been checked
         self._baseline_step_s = math.nan
         self._iterations = 1
@@ -194,7 +182,11 @@ class Session:
             with attempting("check", Status.FAIL_TO_RUN):
                 status, parity, more = self._checks.judge(variant, compiled, calls, figures)
             self._watch.remember(variant, calls.results[0], self._checks)
-            notes += (*more, *self._card(candidate, calls.results[0], self._checks.truth))
+            notes += more
+            if self._cards is not None:
+                first = calls.results[0]
+                self.numerics[candidate] = self._cards.card(candidate, lambda: first, self._checks.truth)
+                notes += tuple(self._cards.notes)
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
         elif self._stream is not None and self._job.protocol.accuracy and not compiled.control:
@@ -205,16 +197,6 @@ class Session:
         self._variants[candidate] = variant
         self._untidy = False
         return status, parity, numbers, notes
-
-    def _card(self, candidate: str, results: Tensors, truth: Truth) -> tuple[str, ...]:
-        """Makes the numerics card. A note if that fails, which costs no verdict."""
-        try:
-            if self._cards is not None:
-                self.numerics[candidate] = self._cards.of(candidate, results, truth)
-        except Exception as error:
-            log_traceback()
-            return (f"no numerics card: {line_of(error)}",)
-        return ()
 
     def results_of(self, candidate: str) -> tuple[Results, Results, Results, Results]:
         """The whole results of one step: of eager, twice; of fp64 (empty if it fails); of the candidate."""

@@ -136,7 +136,9 @@ def number_text(value: float | str, unit: str, digits: int = 3) -> str:
         "steps": steps_text,
         "GB": memory_text,
         "bytes": lambda size: memory_text(size / 1e9),
-        "error": "{:.3g}".format,
+        **dict.fromkeys(("error", "ULP", "nats"), "{:.3g}".format),
+        "dB": "{:.1f}".format,
+        "cosine": "{:.6f}".format,
     }
     return units[unit](value) if unit in units else significant(value, digits)
 

@@ -72,7 +72,7 @@ def card(exact: Tensors | None, eager: Tensors, given: Tensors, target: Any = No
         {name: bench.take(name, t) for name, t in (side or {}).items()} for side in (eager, given, exact)
     )
     truth: Truth = truth_of(meant if exact else None, ours)
-    return cards.of("planted", theirs, truth)
+    return known(cards.card("planted", lambda: theirs, truth))
 
 
 def test_each_kind_of_element_is_counted_in_its_place() -> None:
@@ -201,7 +201,7 @@ def test_a_right_compiler_that_rounds_otherwise_is_not_bit_equal_and_not_wrong(
 ) -> None:
     threads = torch.get_num_threads()
     session, status = session_with(fault, mode, extras=NUMERICS)
-    of, again = session.numerics["planted"], session.controls[0]
+    of, again = known(session.numerics["planted"]), session.controls[0]
     assert status is Status.PASS
     assert 0 < known(of.bit_equal) < 1 <= known(of.ulp_largest)
     assert (of.top_1, of.logits, of.logits_rows, of.nearer != "") == (1.0, "output", 32, True)
@@ -224,16 +224,16 @@ def test_no_card_unless_asked_and_in_the_first_process_alone(more: dict[str, Any
 
 def test_the_rule_of_the_field_keeps_whole_tensors_and_has_no_noise() -> None:
     session, _ = session_with(right, extras=NUMERICS, parity="field")
-    of = session.numerics["planted"]
+    of = known(session.numerics["planted"])
     assert (of.bit_equal, of.noisy_sqnr_db, len(session.controls)) == (1.0, None, 2)
 
 
 def test_a_card_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cards, "of", lambda *_: 1 / 0)
+    monkeypatch.setattr(Cards, "_card", lambda *_: 1 / 0)
     session = opened(partial(workload, "mlp"), compilers={"planted": with_fault(right)}, extras=NUMERICS)
     status, _, _, notes = session.prepare("planted")
     assert (status, session.controls) == (Status.PASS, ())
-    assert notes[-1] == "no numerics card: division by zero"
+    assert notes[-1] == "no numerics card of planted: division by zero"
 
 
 def test_the_parent_reads_what_a_worker_answers() -> None:

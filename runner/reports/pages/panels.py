@@ -15,17 +15,7 @@ from typing import Any
 from harness.declared import COMPILATION, MEMORY, NOISE, OTHER, SIDES, WORK
 from harness.metrics import declared
 from harness.schema import Parity, Record, Samples, Scalar
-from runner.analysis.columns import (
-    GENERATION,
-    KEY,
-    NUMERICS,
-    PARITY,
-    RESULT,
-    SIZE,
-    STEADINESS,
-    Column,
-    columns,
-)
+from runner.analysis.columns import GENERATION, KEY, PARITY, RESULT, SIZE, STEADINESS, Column, columns
 from runner.analysis.digits import share_text, with_unit
 from runner.analysis.results import Result, Summary
 from runner.names import notes_of, plain, where_text
@@ -39,7 +29,7 @@ OF_PARITY = (
 )
 OF_WORST = ("numel", "slope", "allowed_slope")
 """Fields that no column has."""
-GROUPS = (RESULT, PARITY, NUMERICS, COMPILATION, MEMORY, WORK, STEADINESS, NOISE, GENERATION, OTHER)
+GROUPS = (RESULT, PARITY, COMPILATION, MEMORY, WORK, STEADINESS, NOISE, GENERATION, OTHER)
 OF_ROOFLINE = MappingProxyType(
     {
         "flop_per_byte": "flop_per_byte",
