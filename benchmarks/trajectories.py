@@ -110,7 +110,8 @@ MODELS: Mapping[str, tuple[Callable[[], Any], Any, Any]] = {
 
 def gradient(variant: Variant) -> None:
     weights = [weight for weight in variant.program.module.parameters() if weight.dim() > 1]
-    weights[len(weights) // 2].register_hook(lambda value: value * (1 + 1e-4))
+    hook: Any = weights[len(weights) // 2].register_hook
+    hook(lambda value: value * (1 + 1e-4))
 
 
 def rate(variant: Variant) -> None:
@@ -168,7 +169,7 @@ def rows_of(name: str, dtype: str, optimizer: str, lr: float, planted: Any) -> I
 
     session = Session(job, lambda _: None, build if name in MODELS else suite.build)
     session.open()
-    bench, about = session._bench, {"optimizer": optimizer, "steps": steps}  # noqa: SLF001
+    bench, about = session._bench, dict[str, Any](optimizer=optimizer, steps=steps)  # noqa: SLF001
     runs = Trajectories(job, bench, lambda _: None, 0.0)
     eager, facts = runs.run("eager"), runs.facts()
     more: Any = {"data": "", "places": facts["places"], "resolution": facts["resolution"]}

@@ -70,6 +70,16 @@ def test_clipping_rates_checkpoints_and_accumulation_are_of_ones_own_optimizer_a
     assert set(statuses(tmp_path / "run").values()) == {"pass"}
 
 
+@pytest.mark.slow
+def test_a_model_trains_on_the_text_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEXT", str(ROOT / "README.md"))
+    words = (f"--model={ROOT / 'examples' / 'text_training.py'}:make", "--compilers=eager", "--trajectory=20")
+    run_into(tmp_path / "run", *words, "--training", "--accuracy", "-dcpu")
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "Training runs: 20 steps, adamw at a rate of 0.001, other batches in each step" in report
+    assert list((tmp_path / "run").glob("*_trajectories.png"))
+
+
 WRONG_ORDER = (
     "returned a wrong loss: it must be a function of (output, target), not of type Tensor; "
     "the order is (module, inputs, loss, target)"
