@@ -18,7 +18,7 @@ mend_torchvision()  # as load_suite does: many tests import suites and model lib
 
 @pytest.fixture(scope="session", autouse=True)
 def _seeds_without_stacks() -> Iterator[None]:
-    """``torch.manual_seed`` keeps the caller's stack for each kind of device that is not in use. It is deep here."""
+    """``torch.manual_seed`` writes the caller's stack, deep here, for each kind of device not in use."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in (torch.cuda, torch.xpu, torch.mtia):
             patch.setattr(kind, "traceback", SimpleNamespace(format_stack=list))
