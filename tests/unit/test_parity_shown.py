@@ -10,7 +10,7 @@ from string import Formatter
 import pytest
 
 from harness.loading.toml_file import read_toml
-from harness.schema import Environment, Status
+from harness.schema import Environment
 from runner.analysis import caveats
 from runner.analysis.columns import COMPUTED, own_columns
 from runner.analysis.derive import summarize
@@ -20,10 +20,6 @@ from runner.analysis.verdicts.between import LEAST_ACROSS
 from runner.reports.pages.panels import panel_chunks
 from runner.store.figures import read_figures
 from tests.factories import comparison_of, make_job, make_record
-
-
-def test_a_run_of_approximate_candidates_has_no_averages() -> None:
-    assert summarize([replace(make_record(make_job(), speedup=3.0), status=Status.APPROXIMATE)]).groups == ()
 
 
 def test_figures_are_those_of_the_call_nearest_to_its_limit_from_input_to_output(tmp_path: Path) -> None:
