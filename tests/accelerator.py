@@ -221,7 +221,8 @@ def waiting_places() -> dict[Place, str]:
     """Every call of something called ``synchronize`` -> the function that it is in."""
     functions: dict[Place, str] = {}
     for path in sorted((ROOT / "harness").rglob("*.py")):
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for function in ast.walk(ast.parse(text)) if "synchronize(" in text else ():
             if not isinstance(function, ast.FunctionDef) or function.name == "synchronize":
                 continue
             for call in ast.walk(function):

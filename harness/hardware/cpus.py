@@ -70,7 +70,7 @@ def cpus_near(device: str, root: Path = Path("/")) -> frozenset[int]:
 def text_of(path: str | Path) -> str:
     """The file's text; "" if the system has no such file, or the process that it is about has ended."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+        return Path(path).read_bytes().decode(errors="replace").strip()
     except OSError:
         return ""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ class Noise(Operations):
 
     def __init__(self, loudness: float, seed: int) -> None:
         super().__init__()
-        self._loudness = loudness
+        self._loudness, self._seed = loudness, seed
         self._generator = torch.Generator().manual_seed(seed)
         self._pools: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
@@ -113,12 +114,30 @@ class Noise(Operations):
         """
         key = tensor.dtype, tensor.device
         if key not in self._pools:
-            draws = torch.rand(3, POOL, generator=self._generator, device="cpu")
-            units = torch.floor(max(1.0, self._loudness) + draws[0])
-            units *= (draws[1] < min(1.0, self._loudness**2)) * torch.where(draws[2] < 0.5, -1.0, 1.0)
-            factors = 1.0 + units.double() * torch.finfo(tensor.dtype).eps
+            if self._pools:
+                units = _units(self._loudness, self._generator)
+            else:
+                units, state = _first_units(self._loudness, self._seed)
+                self._generator.set_state(state)
+            factors = 1.0 + units.float() * torch.finfo(tensor.dtype).eps  # exact: whole units
             self._pools[key] = factors.to(tensor.device, tensor.dtype).repeat(of(tensor.device).pace.pools)
         return self._pools[key]
+
+
+def _units(loudness: float, generator: torch.Generator) -> torch.Tensor:
+    """``POOL`` signed units of the last place, with this root mean square."""
+    draws = torch.rand(3, POOL, generator=generator, device="cpu")
+    units = torch.floor(max(1.0, loudness) + draws[0])
+    units *= (draws[1] < min(1.0, loudness**2)) * torch.where(draws[2] < 0.5, -1.0, 1.0)
+    return units.to(torch.int8)
+
+
+@lru_cache(maxsize=16)  # runs on other data have the same seeds; a megabyte each
+def _first_units(loudness: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The units that a generator of this seed draws first, and its state then."""
+    with torch.inference_mode(mode=False):
+        generator = torch.Generator().manual_seed(seed)
+        return _units(loudness, generator), generator.get_state()
 
 
 def _rounds_nothing(name: str, args: tuple[Any, ...]) -> bool:

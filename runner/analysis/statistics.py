@@ -103,12 +103,12 @@ def middle(ordered: Floats) -> float:
 
 def walsh_averages(differences: Floats) -> Floats:
     """All n(n+1)/2 averages (d_i + d_j) / 2, i <= j, sorted."""
-    rows, columns = _pairs(differences.size)
+    rows, columns = pairs(differences.size)
     averages: Floats = np.sort((differences[rows] + differences[columns]) / 2)
     return averages
 
 
-_pairs = lru_cache(maxsize=4)(np.triu_indices)
+pairs = lru_cache(maxsize=4)(np.triu_indices)
 """The indices i <= j of all pairs. Cached, because most records of a report have the same n."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ROOT, TOYS, records, run_into, runner
+from tests.cli.command import ROOT, TOYS, records, run_into
 from tests.command_line import executable, ran
 
 QUIET = ["-dcpu", "-n6", "-t1", "--processes=1"]
@@ -85,17 +85,3 @@ def test_a_step_of_git_bisect_names_the_worse_build(tmp_path: Path, good: str, n
     words = ["parity", f"--model={tmp_path / 'models.py'}:make", "--inference", "--compilers=aot_eager"]
     step = ran(sys.executable, str(ROOT / "examples" / "bisect_step.py"), *builds, *words, *QUIET)
     assert step.returncode == code, step.stdout + step.stderr
-
-
-@pytest.mark.slow
-def test_the_tables_can_be_built_again(run: tuple[Path, str]) -> None:
-    folder, _ = run
-    before = (folder / "summary.json").read_bytes()
-    rows = json.loads(before)["environments"]
-    assert [(row["environment"], row["compiler"]) for row in rows] == [
-        *(("plain", "eager"), ("other", "eager")),
-        *(("plain", "aot_eager"), ("other", "aot_eager")),
-    ]
-    (folder / "summary.json").unlink()
-    assert runner(f"--visualize-logs={folder}", "--format=json").returncode == 0
-    assert (folder / "summary.json").read_bytes() == before

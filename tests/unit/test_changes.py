@@ -23,7 +23,7 @@ from runner.runs.compare.gates import GateResult, gate_result, gate_results, gat
 from runner.runs.compare.run import Run, load, results_of
 from runner.runs.compare.views import breaks, head, print_changes, render_json, render_markdown
 from runner.store.record_file import append_record
-from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, control, known, make_job, make_record
+from tests.factories import HOSTILE_NAMES, HOSTILE_SUITE, control, make_job, make_record
 
 MODELS = tuple(f"model_{number}" for number in range(6))
 
@@ -75,19 +75,6 @@ def test_times_of_another_machine_are_not_compared_but_endings_are(tmp_path: Pat
         if facts:
             with pytest.raises(UsageError, match=f"{facts[0]} is .* in the first run and "):
                 gated(changes, "regression")
-
-
-def test_a_ratio_agrees_with_the_two_numbers_beside_it(tmp_path: Path) -> None:
-    """Eager is another program, or slower, in the second run: no other number is corrected by it."""
-    first, shorter = (make_record(make_job(), speedup=2.0, compilation_s=seconds) for seconds in (5.0, 3.5))
-    for number, eager in enumerate((0.3, 3.0)):
-        samples = known(first.samples)
-        second = replace(
-            shorter, samples=replace(samples, baseline_s=tuple(eager * s for s in samples.baseline_s))
-        )
-        changes = compared(tmp_path / str(number), [first], [second])
-        assert changes.changes[0].compile_factor == pytest.approx(0.7)
-        assert known(changes.drift).factor == pytest.approx(eager)
 
 
 def test_what_a_run_planned_and_never_measured_is_lost(tmp_path: Path) -> None:

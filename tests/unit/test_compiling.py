@@ -11,7 +11,6 @@ from runner.analysis.derive import summarize
 from runner.analysis.results import COMPILATIONS
 from runner.analysis.verdicts import Verdict
 from tests.factories import compiled_cold, make_job, make_record, sampled
-from torchduet.frames import frames_of
 
 
 # -- which side compiles faster --------------------------------------------------------------------
@@ -60,9 +59,3 @@ def test_noisy_compilations_say_how_many_close_the_verdict() -> None:
     many = [summarize(runs("m", AB, rng, rounds=enough, noise=0.13)).of(COMPILATIONS)[0] for _ in range(30)]
     assert sum(pair.verdict is Verdict.FASTER for pair in many) >= 15
     assert all(pair.open is None for pair in many if pair.verdict is Verdict.FASTER)
-
-
-def test_a_frame_has_a_row_for_each_compilation() -> None:
-    table = frames_of(runs("model", {"a": 1.0}, random.Random(1))).compilations
-    assert (list(table["start"]), list(table["round"])) == (["cold"] * 5, [0, 1, 2, 3, 4])
-    assert table["compilation_latency_s"].gt(0).all()

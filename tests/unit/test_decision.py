@@ -71,12 +71,6 @@ def test_same_needs_the_90_percent_interval_alone() -> None:
     assert told(narrow) is Verdict.SAME
 
 
-def test_five_rounds_have_no_interval_of_either_level() -> None:
-    estimate = of(np.array([0.0, 0.001, -0.001, 0.002, -0.002]), 0.0)
-    assert (estimate.interval, estimate.interval_90) == (None, None)
-    assert told(estimate) is Verdict.INCONCLUSIVE
-
-
 # -- dependence ----------------------------------------------------------------------------------
 def test_dependence_widens_by_the_effective_number_of_rounds() -> None:
     rng = np.random.default_rng(4)
@@ -212,12 +206,6 @@ def test_an_open_verdict_names_the_condition_that_failed(
     why = known(judgment(estimate, q_value, LIMITS)[1])
     assert why.reason is reason
     assert why.closes.startswith(closes)
-
-
-def test_a_closed_verdict_has_no_reason() -> None:
-    estimate = of(drawn(0.1, 0.01, 40))
-    assert judgment(estimate, estimate.p_value, LIMITS) == (told(estimate), None)
-    assert judgment(None, None, LIMITS) == (None, None)
 
 
 # -- when a job has been measured enough -------------------------------------------------------

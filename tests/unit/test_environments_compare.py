@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harness.schema import Record, Samples, Status
 from runner.analysis.derive import summarize
-from runner.analysis.results import PAIRS, REFERENCE
+from runner.analysis.results import REFERENCE
 from runner.analysis.verdicts import Reason, Verdict
 from runner.plan.environments.spec import candidates_in
 from tests.factories import (
@@ -63,13 +63,3 @@ def test_one_process_a_side_has_no_verdict_across_environments() -> None:
     assert own["inductor@new"] is Verdict.FASTER  # over eager of its own process
     assert any("--processes=3" in caveat for caveat in summary.caveats)
     assert not any("--processes=3" in caveat for caveat in summarize(records()).caveats)
-
-
-def test_two_environments_are_paired_also_where_the_reference_failed() -> None:
-    *_, last = records()
-    new = with_samples(last, reference_s=(), reference_position=())
-    samples = known(new.samples)
-    old = replace(new, env="old", candidate="inductor@old")
-    slower = with_samples(old, baseline_s=tuple(s * 2 for s in samples.baseline_s))
-    (pair,) = summarize([new, slower]).of(PAIRS)
-    assert known(pair.estimate).n == len(samples)

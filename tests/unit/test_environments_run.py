@@ -260,15 +260,6 @@ def test_a_fault_in_one_environment_costs_its_candidate_alone(
         assert fresh == (workers == 4)
 
 
-def test_an_environment_that_cannot_run_the_model(tmp_path: Path) -> None:
-    machine = Machine({("new", 1, "open", ""): failed(Status.MODEL_FAIL_TO_LOAD)})
-    records = run(machine, tmp_path)
-    assert len(machine.jobs) == 2  # the other goes on as it is
-    assert records["eager@new"].status is records["a@new"].status is Status.MODEL_FAIL_TO_LOAD
-    assert records["a@old"].status is Status.PASS
-    assert records["a@old"].samples is not None
-
-
 @pytest.mark.parametrize("timed_out", [False, True])
 def test_in_a_worker_lost_while_comparing_no_candidate_runs(tmp_path: Path, *, timed_out: bool) -> None:
     """Each of them has the reason, and not what the next call to the dead worker says."""

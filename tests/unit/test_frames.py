@@ -17,7 +17,7 @@ from runner.analysis.results import Result
 from runner.errors import UsageError
 from tests.factories import make_job, make_numerics, make_record, synthetic_run, with_samples
 from tests.unit.test_changes import write
-from torchduet.frames import COMPARISONS, FIRST_CALLS, SAMPLES, frames_of
+from torchduet.frames import COMPARISONS, COMPILATIONS, FIRST_CALLS, SAMPLES, frames_of
 
 Columns = tuple[Column[Result], ...]
 
@@ -27,7 +27,11 @@ def a_record(**changes: object) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("name", "columns"), [("comparisons", COMPARISONS), ("samples", SAMPLES), ("first_calls", FIRST_CALLS)]
+    ("name", "columns"),
+    [
+        *(("comparisons", COMPARISONS), ("samples", SAMPLES)),
+        *(("first_calls", FIRST_CALLS), ("compilations", COMPILATIONS)),
+    ],
 )
 @pytest.mark.parametrize("empty", [False, True])
 def test_columns_and_types_are_those_declared(name: str, columns: Columns, empty: bool) -> None:

@@ -27,29 +27,24 @@ VARIANTS = tuple(STEP_S)
 
 
 class FakeMachine:
-    """Time and faults pass only while a step runs or the device is waited for; every event is kept."""
+    """Time and faults pass only while a step runs; every event is kept."""
 
-    def __init__(self, queued_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.events: list[str] = []
         self._now = 100.0
         self._faults = 5000
-        self._queued_s = queued_s  # work that a step leaves to the device
-        self._owed_s = 0.0
 
     def step(self, name: str) -> Callable[[], None]:
         def run() -> None:
             self.events.append(f"step {name}")
             self._now += STEP_S[name]
             self._faults += FAULTS[name]
-            self._owed_s += self._queued_s
 
         return run
 
     def instruments(self) -> Instruments:
         def synchronize() -> None:
             self.events.append("synchronize")
-            self._now += self._owed_s
-            self._owed_s = 0.0
 
         def clock() -> float:
             self.events.append("clock")
@@ -73,15 +68,6 @@ def test_one_sample_is_announced_seeded_and_synchronized_on_both_sides_in_this_o
     measure_round({"slow": fake.step("slow")}, ("slow",), 2, fake.instruments())
     before, after = "announce slow, reseed, synchronize, faults, clock", "synchronize, clock, faults"
     assert ", ".join(fake.events) == f"{before}, step slow, step slow, {after}"
-
-
-def test_work_left_to_the_device_is_in_the_sample_that_left_it() -> None:
-    fake = FakeMachine(queued_s=1.0)
-    steps = {name: fake.step(name) for name in VARIANTS}
-    fake.step("slow")()  # still queued when the samples begin
-    timed_round = measure_round(steps, VARIANTS, 4, fake.instruments())
-    assert timed_round.seconds == {"baseline": 1.5, "fast": 1.25, "slow": 3.0}
-    assert timed_round.minor_faults == FAULTS
 
 
 # -- order -----------------------------------------------------------------------

@@ -55,13 +55,6 @@ class Run:
         yield from (self.measure(job, candidate, number) for candidate in candidates)
 
 
-def test_one_process_is_left_alone() -> None:
-    records = Run(1).records
-    counts = {name: known(record.samples).rounds_by_process for name, record in records.items()}
-    assert counts == {"a": (), "b": ()}
-    assert not [name for name in records["a"].metrics if name.startswith("later_")]
-
-
 def test_the_samples_of_all_processes_follow_each_other() -> None:
     run = Run(3)
     assert list(run.records) == ["a", "b"]
@@ -185,11 +178,6 @@ def test_rounds_that_were_cut_short_are_no_process_of_a_resumed_run() -> None:
     assert stopped.records["b"].rounds_ended == STOPPED
     resumed = Run(AUTO, closed, before=stopped.processes)
     assert (resumed.asked[0], resumed.jobs[0].protocol.process) == (("b",), 1)
-
-
-def test_a_closed_verdict_stops_there() -> None:
-    first, *later = Run(AUTO, closed).asked
-    assert (first, set(later)) == (("a", "b"), {("b",)})
 
 
 def test_a_verdict_that_ten_processes_would_not_close_is_left_after_three() -> None:

@@ -20,7 +20,7 @@ from harness.schema import (
     Status,
 )
 from runner.analysis.derive import summarize
-from runner.analysis.start_up import crossing, settled_step
+from runner.analysis.start_up import crossing
 from runner.engine.experiments import next_attempt
 from runner.engine.worker_session import parts_of
 from runner.plan.interpreter import worker_environment
@@ -147,11 +147,6 @@ def test_a_run_that_is_killed_in_a_round_goes_on_in_it(tmp_path: Path) -> None:
 )
 def test_from_which_step_a_form_leads(form: list[float], eager: list[float], step: int | None) -> None:
     assert crossing(form, eager) == step
-
-
-def test_a_settled_step_is_as_fast_as_later_ones() -> None:
-    assert settled_step([5.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0]) == 3
-    assert settled_step([1.0, 2.0, 3.0, 4.0]) == 1
 
 
 def steps(first: float, step: float, count: int = 10) -> tuple[float, ...]:

@@ -1,4 +1,7 @@
-"""Studies B and C without training and workers: their questions, and what is said of their sources."""
+"""Studies B and C without training and workers: their questions, and what C says of its source.
+
+What B says of its source: the committed reports (``test_studies.py``).
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +22,6 @@ from runner.store.record_file import append_record
 from studies.__main__ import main
 from studies.compile_modes.run import EXPECTATIONS, MODES, PARTS, expectations, flags_of
 from studies.implementations.addition import generate
-from studies.implementations.report import claims, fitted
-from studies.journal import Line
 from studies.one_core import run as one_core
 from studies.options import CompileModesOptions, OneCoreOptions
 from studies.report import FAILS, HOLDS, OPEN
@@ -39,73 +40,6 @@ from tests.factories import Capture, make_job, make_record
 )
 def test_sequences_are_the_studys(question: tuple[int, str, int], digits: int, answer: str) -> None:
     assert generate(*question, digits=digits) == answer
-
-
-def story(*trained: tuple[str, str, float, list[tuple[float, ...]]], steps: int = 1) -> list[Line]:
-    """Trainings as (task, model, learning rate, [(seconds, loss, accuracy, µs of inference)])."""
-    lines: list[Line] = []
-    for task, model, rate, curve in trained:
-        name = f"{model}_{task} lr {rate:g}"
-        for n, (seconds, loss, accuracy, *inference) in enumerate(curve):
-            point = {"kind": "point", "variant": name, "step": steps * (n + 1), "seconds": seconds}
-            more = {"train_accuracy": accuracy, "inference_micros": inference[0]} if inference else {}
-            losses = {"train_loss": loss, "test_loss": loss, "test_accuracy": accuracy}
-            lines.append({**point, **losses, **more})
-        facts = {"task": task, "case": f"{model}_{task}_64", "model": model, "learning_rate": rate}
-        outcome = {"variant": name, "batch": 2, "status": "PASS", "message": None}
-        lines.append({"kind": "outcome", **outcome, **facts})
-    return lines
-
-
-SOLVES: list[tuple[float, ...]] = [(1.0, 1.0, 0.5, 2.0), (2.0, 0.1, 0.996, 2.2)]
-SAYS = (
-    *("the MLP solves", "the MLP infers", "in that time", "TLTransformer is the best"),
-    "TLTransformer trains faster than the other transformers: less",
-    "TLTransformer trains faster than the other transformers: sooner",
-    *("the MLP fails", "TLTransformer and"),
-)
-
-
-def verdicts(lines: list[Line]) -> list[str]:
-    """The verdicts in the order of SAYS."""
-    judged = claims(fitted(lines))
-    assert all(claim.expected.startswith(words) for claim, words in zip(judged, SAYS, strict=True))
-    return [claim.holds for claim in judged]
-
-
-def test_the_published_story_is_recognized() -> None:
-    lines = story(
-        ("addition", "MLP", 1e-3, SOLVES),
-        ("addition", "MLP", 1e-4, [(60.0, 0.5, 0.9, 2.1)]),
-        ("addition", "MLP", 1e-2, SOLVES),
-        ("addition", "NanoGPT", 1e-2, [(2.0, 2.0, 0.3, 40.0), (60.0, 0.2, 0.95, 40.0)]),
-        ("addition", "TLTransformer", 1e-2, [(1.9, 2.0, 0.3, 30), (2.1, 2.0, 0.4, 30), (50, 0.2, 0.991, 30)]),
-        ("shakespeare", "NanoGPT", 1e-2, [(300.0, 1.47, 0.55)]),
-        ("shakespeare", "TLTransformer", 1e-2, [(300.0, 1.60, 0.55)]),
-        ("shakespeare", "MLP", 1e-2, [(300.0, 2.14, 0.38)]),
-    )
-    assert verdicts(lines) == [HOLDS] * len(SAYS)
-
-
-def test_another_story_is_not_taken_for_it() -> None:
-    lines = story(
-        ("addition", "MLP", 1e-3, [(60.0, 0.5, 0.9, 20.0)]),
-        ("addition", "MLP", 1e-4, [(60.0, 0.5, 0.9, 20.0)]),
-        ("addition", "MLP", 1e-2, SOLVES),
-        ("addition", "NanoGPT", 1e-2, [(1.0, 0.0, 0.999, 40.0)]),
-        ("addition", "TLTransformer", 1e-2, [(60.0, 0.0, 0.5, 40.0)]),
-        ("shakespeare", "MLP", 1e-2, [(300.0, 1.0, 0.7)]),
-        ("shakespeare", "NanoGPT", 1e-2, [(300.0, 1.47, 0.55)]),
-        ("shakespeare", "TLTransformer", 1e-2, [(300.0, 1.68, 0.55)]),
-        steps=10**7,  # more than the source, so too short a run is no excuse
-    )
-    assert verdicts(lines) == [FAILS] * len(SAYS)
-
-
-def test_only_the_claims_of_the_tasks_of_a_run_are_judged() -> None:
-    assert claims([]) == []
-    on_text = claims(fitted(story(("shakespeare", "MLP", 1e-2, [(300.0, 1.0, 0.7)]))))
-    assert [claim.holds for claim in on_text] == [OPEN, OPEN]
 
 
 # -- study C: its two runs, what it says of their records, and its flags ------------------------

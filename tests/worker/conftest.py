@@ -2,8 +2,10 @@
 
 import gc
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from harness.loading.torchvision_ops import mend_torchvision
 from harness.metrics import peak_rates
@@ -12,6 +14,15 @@ from tests.accelerator import Accelerator, in_place_of_the_cpu
 from tests.factories import Patch
 
 mend_torchvision()  # as load_suite does: many tests import suites and model libraries themselves
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _seeds_without_stacks() -> Iterator[None]:
+    """``torch.manual_seed`` writes the caller's stack, deep here, for each kind of device not in use."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (torch.cuda, torch.xpu, torch.mtia):
+            patch.setattr(kind, "traceback", SimpleNamespace(format_stack=list))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +40,6 @@ def _short_collections(monkeypatch: Patch) -> Iterator[None]:
 @pytest.fixture
 def fresh_compiler() -> Iterator[None]:
     """Dynamo has compiled nothing, and the number of threads is as before afterwards."""
-    import torch
-
     torch._dynamo.reset()
     threads = torch.get_num_threads()
     yield

@@ -237,21 +237,6 @@ def test_a_batch_of_one_cannot_be_dynamic_and_a_note_says_so() -> None:
     assert note == "aot_eager: --dynamic-batch-only was not used: torch specializes on a batch of one"
 
 
-def breaks(x: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
-    x = linear(x)
-    torch._dynamo.graph_break()
-    return x.relu()
-
-
-def test_nopython_makes_a_break_an_error() -> None:
-    broken = inference(Of(breaks, nn.Linear(4, 4)), torch.ones(2, 4)).variant().program
-    run(broken, load_backend("dynamo_eager")(broken).forward)
-    strict = replace(broken, options=CompilerOptions(nopython=True))
-    compiled = load_backend("dynamo_eager")(strict)
-    with pytest.raises(torch._dynamo.exc.Unsupported):
-        run(strict, compiled.forward)
-
-
 @pytest.mark.parametrize("name", ["torchscript", "dynamo_ts", "aot_ts", "aot_ts_mincut"])
 def test_nvfuser_is_refused_with_where_it_went(name: str) -> None:
     with pytest.raises(RuntimeError, match=r"removed NVFuser from TorchScript.* thunder"):

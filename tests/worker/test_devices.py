@@ -46,8 +46,6 @@ class Fake(SimpleNamespace):
             is_available=lambda: self.there > 0,
             is_initialized=lambda: True,
             device_count=lambda: self.there,
-            reset_peak_memory_stats=lambda device: self.calls.append(f"reset {device}"),
-            memory_allocated=lambda device: 100,
             memory_stats=lambda device: {"num_alloc_retries": 3},
             memory_snapshot=lambda: SEGMENTS,
             empty_cache=lambda: self.calls.append("empty"),
@@ -67,24 +65,12 @@ class Fake(SimpleNamespace):
         if self.left:
             raise self.left.pop(0)
 
-    def max_memory_allocated(self, device: object) -> int:
-        self.calls.append("peak")
-        return 700
-
 
 @pytest.fixture
 def fake(monkeypatch: Patch) -> Fake:
     fake_module = Fake()
     monkeypatch.setattr(devices.Cuda, "_module", lambda _: fake_module)
     return fake_module
-
-
-def test_the_peak_of_a_step_is_what_it_adds_and_the_device_is_waited_for_on_both_sides(fake: Fake) -> None:
-    with observing("step", torch.device("cuda:1")) as numbers:
-        fake.calls.append("step")
-    assert numbers["step_peak_bytes"] == 600
-    wait = "synchronize cuda:1"
-    assert fake.calls == [wait, "reset cuda:1", "step", wait, "peak"]
 
 
 def test_a_device_that_is_not_there_is_named_and_those_that_are_counted(fake: Fake) -> None:
@@ -96,22 +82,6 @@ def test_a_device_that_is_not_there_is_named_and_those_that_are_counted(fake: Fa
     fake.there = 0
     assert devices.named("cuda").why_missing() == f"torch {torch.__version__} finds no CUDA device"
     assert devices.best() == "cpu"
-
-
-def test_another_accelerator_has_torch_s_common_calls(monkeypatch: Patch) -> None:
-    name = "xpu"
-    calls: list[str] = []
-    module = SimpleNamespace(empty_cache=lambda: calls.append("empty"))
-    device = devices.named(name)
-    monkeypatch.setattr(devices.Accelerator, "_module", lambda _: module)
-    kind, wait = SimpleNamespace(type=name), lambda: calls.append("wait")
-    here = SimpleNamespace(is_available=lambda: True, current_accelerator=lambda: kind, synchronize=wait)
-    monkeypatch.setattr(torch, "accelerator", here)
-    device.synchronize()
-    device.empty_cache()
-    assert (calls, devices.counts()[name]) == (["wait", "empty"], 1)
-    monkeypatch.delattr(torch, "accelerator")
-    assert "it needs torch 2.6 or later" in str(device.why_missing())
 
 
 def test_pools_retries_and_cache_are_those_of_this_device(fake: Fake, monkeypatch: Patch) -> None:

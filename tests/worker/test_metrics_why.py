@@ -58,23 +58,6 @@ def test_a_graph_break_names_its_reason_and_line_if_asked(*, asked: bool) -> Non
         assert (numbers["recompile_reasons"], numbers["recompiles"]) == (None, 0)
 
 
-def branching(x: torch.Tensor) -> torch.Tensor:
-    y = torch.sin(x)
-    if y.sum() > 0:
-        y = y * 2
-    return y
-
-
-def test_a_branch_on_data_is_one_reason() -> None:
-    with observing("compile", CPU, Extras(explain=True)) as numbers:
-        compiled = torch.compile(branching, backend="eager")
-        compiled(torch.ones(2))
-        compiled(torch.ones(2, dtype=torch.float64))
-    (line,) = str(numbers["graph_break_reasons"]).splitlines()
-    assert line.startswith("2x ")
-    assert "if y.sum() > 0" in line
-
-
 def test_what_another_candidate_compiled_before_is_no_recompilation_of_the_model() -> None:
     """Candidates share a process, and so the code objects of the model."""
 

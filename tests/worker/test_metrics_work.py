@@ -28,7 +28,7 @@ from harness.schema import BASELINE, WHOLE, CompilerOptions, Extras, Mode, Proto
 from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import Patch, known, make_job
-from tests.worker.planted import CPU, Of, Trial, opened, workload
+from tests.worker.planted import CPU, Trial, opened, workload
 
 BATCH, IN, OUT = 32, 8, 16
 
@@ -71,16 +71,6 @@ def test_a_grouped_convolution_counts_its_groups_once_forward_and_backward(kind:
     product = 2 * BATCH * 5 * IN * OUT // 4
     assert counted(work, Mode.INFERENCE, flops=flops) == {"flops_per_step": product}
     assert counted(work, Mode.TRAINING, flops=flops) == {"flops_per_step": 3 * product}
-
-
-def test_attention_on_a_cpu_is_counted() -> None:
-    heads, length, width = 2, 16, 8
-    attention = Of(lambda x: nn.functional.scaled_dot_product_attention(x, x, x))
-    x = torch.ones(BATCH, heads, length, width, requires_grad=True)
-    work = replace(summed(attention), args=(x,))
-    forward = 2 * 2 * BATCH * heads * length * length * width
-    assert counted(work, Mode.INFERENCE, flops=flops) == {"flops_per_step": forward}
-    assert counted(work, Mode.TRAINING, flops=flops)["flops_per_step"] >= 3 * forward
 
 
 def test_metrics_that_share_a_step_see_what_each_would_see_alone() -> None:

@@ -135,14 +135,6 @@ def test_one_noisy_run_that_crosses_a_kink_makes_nothing_noise_and_hides_nothing
         assert truth.loudest("gradient.w", "size") > NOISE
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_tensor_without_a_finite_value_is_named(value: float) -> None:
-    exact = {"output": drawn(100), "gradient.w": torch.full((100,), value, dtype=torch.float64)}
-    truth = truth_of(exact, {name: tensor.float() for name, tensor in exact.items()})
-    assert truth.lost == ("gradient.w",)
-    assert not wrong(truth, truth.eager)
-
-
 def test_fp64_that_is_another_computation_is_left_out() -> None:
     exact, eager = {"output": drawn(4096)}, {"output": drawn(4096, 1).float()}
     assert truth_of(exact, eager).exact is None

@@ -178,12 +178,6 @@ def test_a_compiler_that_raises(error: BaseException, status: Status, kind: str)
     assert ready.prepare("eager")[0] is Status.PASS  # the others go on
 
 
-def test_memory_that_ran_out_inside_a_wrapped_error_is_seen() -> None:
-    wrapped = RuntimeError("backend failed")
-    wrapped.__cause__ = torch.OutOfMemoryError("CUDA out of memory")
-    assert failed(lambda: opened(job(), refusing=refusing(wrapped)).prepare("refusing")).status is Status.OOM
-
-
 def test_a_baseline_of_its_own_precision_is_timed_and_parity_is_checked_in_the_candidates() -> None:
     going = opened(replace(job(dtype="bfloat16"), baseline_dtype="float32"))
     status, parity, _, _ = going.prepare("eager")
