@@ -21,7 +21,8 @@ from runner.analysis.columns import Column, text_column
 from runner.analysis.derive import summarize
 from runner.analysis.results import OPERATION, Summary
 from runner.names import plain
-from runner.reports import html, hud_json, roofline
+from runner.reports import html, roofline
+from runner.reports.adapters import hud_json
 from runner.reports.pages import panels, rows
 from runner.reports.parts.sections import sections
 from runner.reports.parts.view import MARKDOWN, View
