@@ -102,7 +102,7 @@ class Rows:
         chosen = range(0, size, -(-size // MOST_ROWS))
         self._add(self.alone, ours, [[row] for row in chosen])
         if graphs := graphs_compiled() - graphs:
-            self.notes.append(f"a batch of one, a constant size, was compiled by itself: {graphs} graphs")
+            self.notes.append(f"a batch of one was compiled by itself, as a constant (graphs: {graphs})")
 
     def _add(self, apart: Apart, every: Tensors, batches: Sequence[Sequence[int]]) -> None:
         size = next(iter(every.values())).shape[0]

@@ -439,10 +439,12 @@ class JobSession:
 
     def _passed(self) -> Events:
         """The records of the remaining candidates, in the order of the plan."""
+        asked, protocol = self._job.extras.localize, self._job.protocol
+        bits = asked == BITWISE and not (protocol.process or protocol.start)
         for candidate in sorted(self._candidate_states, key=self._candidates.index):
             state = self._candidate_states[candidate]
-            bitwise = self._job.extras.localize == BITWISE and compiler_of(candidate) != EAGER
-            if bitwise or (self._job.extras.localize and state.status is Status.FAIL_ACCURACY):
+            wrong = state.status is Status.FAIL_ACCURACY
+            if (asked and wrong) or (bits and compiler_of(candidate) != EAGER):
                 self._localize(candidate, state)
             yield self._state.record(candidate, state)
 

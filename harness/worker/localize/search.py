@@ -173,16 +173,16 @@ def replay(job_as_json: Any, compiler: str, name: str) -> int:
     if why_not := of(job.device).why_missing():
         print(f"this machine cannot run it: {why_not}", file=sys.stderr)
         return NOT_RUN
-    field = list[str]()
+    of_torch = list[str]()
 
     def ask(session: Session) -> None:
-        field.append(session.verdict_of_torch(compiler))
+        of_torch.append(session.verdict_of_torch(compiler))
 
     status, why = judge(job, compiler, name, load_suite(job.case.suite).build, None, lambda _: None, ask)
     bits = job.extras.localize == BITWISE and status is Status.FAIL_ACCURACY
     word = "other bits" if bits else status.value
-    print(f"{compiler} on {name or 'the whole model'}: {word}\n{why}".strip())
-    print(*field, sep="\n")
+    lines = filter(None, (f"{compiler} on {name or 'the whole model'}: {word}", why, *of_torch))
+    print(*lines, sep="\n")
     return {Status.FAIL_ACCURACY: SHOWN, Status.PASS: NOT_SHOWN}.get(status, NOT_RUN)
 
 
