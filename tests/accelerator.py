@@ -22,7 +22,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -242,6 +242,7 @@ def in_place_of_the_cpu(machine: Accelerator) -> Iterator[Accelerator]:
         __slots__ = ()
         type, label = "cpu", "fake"
         numbered = False
+        pace = replace(devices.Cuda.pace, pools=1)  # tensors are small
 
         def _module(self) -> Any:
             return as_torch_cuda(machine)

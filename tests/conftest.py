@@ -1,5 +1,6 @@
 """Settings for every test."""
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -32,6 +33,8 @@ if (process := os.environ.get("PYTEST_XDIST_WORKER")) is not None:
 
 HEAVIEST_FIRST = ("cli", "browser", "worker")
 
+gc.disable()  # until all is imported, which stays
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,3 +53,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             begun.add(name)
     places = {Path(__file__).with_name(name): place for place, name in enumerate(HEAVIEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.parent, len(places)))
+    gc.freeze()
+    gc.enable()

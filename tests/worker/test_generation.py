@@ -1,6 +1,7 @@
 """Generation as a workload: the tokens, the cache, the compiled graphs, and a session over it."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from tests.suites import generators
 from tests.worker.planted import Trial
 from tests.worker.test_session import opened
 
-pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("fresh_compiler")
+pytestmark = [
+    pytest.mark.usefixtures("fresh_compiler"),
+    pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed"),
+]
 
 MODELS = ("llama", "gemma2", "gpt2", "whisper")
 NEW = 8

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from scipy import stats
 from torch._dynamo.guards import CheckFunctionManager
 
 from harness import counters, metrics
@@ -310,6 +309,8 @@ def test_the_peak_of_host_memory_holds_children_that_run_and_the_largest_that_en
 
 def test_the_interval_of_a_median_has_95_percent_at_least() -> None:
     """Of the order statistics k and n - 1 - k: the coverage is 1 - 2 P(B <= k), B binomial."""
+    from scipy import stats  # only here: an import of a second
+
     for n in range(6, 200):
         _, low, high = call.median([float(value) for value in range(n)])
         assert low == n - 1 - high

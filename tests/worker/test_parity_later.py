@@ -91,7 +91,7 @@ def test_each_candidate_has_its_own_first_process(tmp_path: Path) -> None:
         "again": with_fault(right),
     }
     for number in (0, 1):
-        session = opened(partial(workload, "conv"), compilers=compilers, processes=2, process=number)
+        session = opened(partial(workload, "mlp"), compilers=compilers, processes=2, process=number)
         verdicts = [
             session.prepare(name, tmp_path / f"{name}.csv")[:2] for name in ("right", "again", "wrong")
         ]
