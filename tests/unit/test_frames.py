@@ -59,7 +59,13 @@ def test_every_column_has_a_name_of_its_own_and_a_source_in_a_full_record() -> N
         *("open_because", "closes_with", "calibrated", "environment", "unsteady"),
         *("between_sd", "between_df", "changes", "found_by", "notes"),
         *("worst_failure", "resolution_median", "resolution_largest", "failure"),
-        *("worst_noisy_error", "resolution_outputs", "resolution_gradients", "judged_finely", "sqnr_db"),
+        *(
+            "worst_noisy_error",
+            "resolution_outputs",
+            "resolution_gradients",
+            "judged_finely",
+            "approximate_sqnr_db",
+        ),
     }
 
 
