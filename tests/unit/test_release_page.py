@@ -87,8 +87,9 @@ def test_eager_stands_apart_and_a_family_counts_once() -> None:
     page = release_page(Path("run"), kept, kept)["release.md"].decode()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     counts = {row[2]: row[3:] for row in rows if row and row[0].startswith("toys, training")}
-    assert counts["inductor"] == ["2", "1", "3", "1 of 2", "1 of 2", "2 of 2"]
-    assert counts["eager"] == ["1", "2", "3", "1 of 2", r"\-", "1 of 1"]
+    assert counts["inductor"][:3] + counts["inductor"][4:] == ["2", "1", "3", "1 of 2", "1 of 2", "2 of 2"]
+    assert counts["eager"][:3] + counts["eager"][4:] == ["1", "2", "3", "1 of 2", r"\-", "1 of 1"]
+    assert counts["inductor"][3].endswith("3/3")
     assert known(moved(kept)[f"BertForMaskedLM {STEP}"].speed(EAGER_STEP)).factor == pytest.approx(
         1, rel=0.01
     )

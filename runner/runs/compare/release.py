@@ -19,6 +19,8 @@ from runner.analysis.columns import Column, text_column
 from runner.analysis.digits import MISSING, estimate_text
 from runner.analysis.ratios import keys_of
 from runner.analysis.results import CONTROL, EAGER_STEP, STEP, Estimate
+from runner.analysis.statistics import geomean
+from runner.analysis.texts import mean_text
 from runner.analysis.verdicts import Limits, Verdict
 from runner.errors import UsageError
 from runner.names import plain
@@ -173,6 +175,7 @@ def _columns_of_counts(_: Sequence[Moved]) -> Iterator[Column[Count]]:
     for word in CLASSES:
         yield text_column(word, partial(_number, word))
     yield text_column("all", lambda count: str(len(count[1])))
+    yield text_column("speed, geometric mean [95 % over models]", _speed)
     yield text_column("families with a loss or failure", _families)
     yield text_column("losses with eager stable", _stable)
     yield text_column("losses and failures confirmed by rerun", _confirmed)
@@ -180,6 +183,11 @@ def _columns_of_counts(_: Sequence[Moved]) -> Iterator[Column[Count]]:
 
 def _number(word: str, count: Count) -> str:
     return str(sum(row.severity == word for row in count[1]) or MISSING)
+
+
+def _speed(count: Count) -> str:
+    speeds = [speed for row in count[1] if (speed := row.speed(row.quantity)) is not None]
+    return f"{mean_text(geomean(speeds))}, {len(speeds)}/{len(count[1])}"
 
 
 def _families(count: Count) -> str:
