@@ -423,5 +423,5 @@ class Trajectory:
     eager: Course  # the first run
     courses: tuple[Course, ...]  # eager again, noisy eagers, another seed
     candidate: Course  # its run from the same weights
-    # of a candidate that leaves: its runs from weights of which some have another last digit
+    # of a candidate that is outside: its runs from weights with other last digits
     repeats: tuple[Course, ...] = ()

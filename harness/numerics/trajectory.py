@@ -27,7 +27,6 @@ PLACES = 20  # after so many of the steps, parameters are compared
 FIRST_NOISE = 7919  # seed of the noise: parity has others
 NOISY_STEPS = 2.2  # what a noisy step costs, in eager steps
 DIGITS = 4  # of a difference
-JITTERED = 64  # of so many elements, one has another last digit: these are not as far as noise leads
 
 Sketches = list[torch.Tensor]
 
@@ -61,7 +60,7 @@ class Trajectories:
         """One run: of eager (first), of another eager (``harness.schema`` has the names), of a candidate.
 
         The numbers of all but the first are differences from its numbers. Without batches, there is no run
-        with other ones: it is empty. ``repeat``: not 0, from weights of which some have another last digit.
+        with other ones: it is empty. ``repeat``: not 0, from weights with other last digits, as noisy runs.
         """
         noise, first = None, 0
         if name in SEEDS:
@@ -72,10 +71,11 @@ class Trajectories:
             noise = Noise(loudness(self._bench.precision), FIRST_NOISE + int(name.split()[1]))
         began = time.perf_counter()
         weights = self._weights
-        if repeat:
-            self._left += self._steps
-            generator = torch.Generator().manual_seed(repeat)
-            weights = {name: _jittered(weight, generator) for name, weight in weights.items()}
+        if noise is not None or repeat:
+            self._left += self._steps if repeat else 0
+            loud = loudness(self._bench.precision)
+            generator = torch.Generator().manual_seed(repeat or FIRST_NOISE + int(name.split()[1]))
+            weights = {name: _jittered(weight, loud, generator) for name, weight in weights.items()}
         variant = candidate or self._eager
         update = variant.training(weights, self._job.protocol, self._job.extras.learning_rate)
         rows, there = self._trained(name, variant, update, noise, first)
@@ -139,12 +139,17 @@ def _cost(name: str) -> float:
     return NOISY_STEPS if name.startswith("noisy ") else 1.0
 
 
-def _jittered(weight: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Some elements larger by a unit in the last place: all later roundings then differ."""
+def _jittered(weight: torch.Tensor, loud: float, generator: torch.Generator) -> torch.Tensor:
+    """With other last digits, one unit up or down. ``loud``: as in ``Noise``, below 1 of a part of them.
+
+    Noise moves no sum that cancels to nearly zero, as before a ReLU: it is relative to the result. Kernels
+    round the summands, and so do other weights.
+    """
     if not weight.is_floating_point():
         return weight
-    chosen = torch.randint(JITTERED, weight.shape, generator=generator, device="cpu") == 0
-    return torch.where(chosen.to(weight.device), weight * (1.0 + torch.finfo(weight.dtype).eps), weight)
+    signs, chosen = torch.rand(2, *weight.shape, generator=generator, device="cpu")
+    units = torch.where(signs < 0.5, -1.0, 1.0) * (chosen < min(1.0, loud**2))
+    return weight * (1.0 + units.double() * torch.finfo(weight.dtype).eps).to(weight.device, weight.dtype)
 
 
 def _norm(variant: Variant) -> float:
