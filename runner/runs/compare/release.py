@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from harness.schema import Record
-from runner.analysis.columns import Column, text_column
+from runner.analysis.columns import text_column
 from runner.analysis.digits import MISSING, estimate_text
 from runner.analysis.ratios import keys_of
 from runner.analysis.results import CONTROL, EAGER_STEP, STEP, Estimate
@@ -53,21 +53,19 @@ For, without tf_ and hf_; it counts once.
 
 
 class Moved(NamedTuple):
-    """A model with a compiler, or with eager, in an environment beside the reference."""
+    """A model with a compiler, or with eager (``EAGER_STEP``), in an environment beside the reference."""
 
     env: str
     change: Change
-    quantity: str  # ``STEP``, or ``EAGER_STEP``
+    quantity: str
     severity: str
     again: str  # whether fresh processes confirm it; "": nothing moved
 
     @property
-    def candidate(self) -> str:
-        return self.change.first.compiler if self.quantity == STEP else CONTROL
-
-    @property
-    def where(self) -> str:
-        return ", ".join(self.change.first.conditions[n] for n in ("suite", "mode", "precision", "device"))
+    def group(self) -> tuple[str, ...]:
+        """The place, the environment and the candidate."""
+        where = ", ".join(self.change.first.conditions[n] for n in ("suite", "mode", "precision", "device"))
+        return where, self.env, self.change.first.compiler if self.quantity == STEP else CONTROL
 
     @property
     def family(self) -> str:
@@ -76,8 +74,7 @@ class Moved(NamedTuple):
 
     def speed(self, quantity: str) -> Estimate | None:
         """How many times as fast the environment is as the reference."""
-        time = self.change.of(quantity)
-        if time is None:
+        if (time := self.change.of(quantity)) is None:
             return None
         return Estimate(log=-time.log, interval=time.interval and (-time.interval[1], -time.interval[0]))
 
@@ -92,13 +89,10 @@ def release_page(path: Path, records: Sequence[Record], processes: Sequence[Reco
         return {}
     facts = {name: in_environment(run, name).facts.items() for name in names}
     lines = [f"{name}: {', '.join(f'{fact} {text}' for fact, text in own)}" for name, own in facts.items()]
-    blocks = [text(f"# Release page: {plain(' beside '.join((*names[1:], names[0])))}")]
-    blocks += [list_block(lines), *(block for view in VIEWS for block in view_blocks(view, rows))]
-    blocks += [
-        text("## How it is judged"),
-        list_block(" ".join(note.split()) for note in NOTES.split("\n\n")),
-    ]
-    return {FILE: fitted(blocks, LIMIT).encode()}
+    blocks = [text(f"# Release page: {plain(' beside '.join((*names[1:], names[0])))}"), list_block(lines)]
+    blocks += [block for view in VIEWS for block in view_blocks(view, rows)]
+    notes = list_block(" ".join(note.split()) for note in NOTES.split("\n\n"))
+    return {FILE: fitted([*blocks, text("## How it is judged"), notes], LIMIT).encode()}
 
 
 def moves(run: Run, processes: Sequence[Record]) -> Iterator[Moved]:
@@ -155,78 +149,70 @@ def _of_processes(change: Change, quantity: str) -> list[float]:
     return [median(own) for own in logs.values()]
 
 
-# -- views ---------------------------------------------------------------------------------------------
-
-Count = tuple[Moved, Sequence[Moved]]
-"""The first row of a place, environment and candidate, and all of them."""
+# -- the views: a row is several ``Moved`` of one group, or one of them -------------------------------------
 
 
-def _counts(rows: Sequence[Moved]) -> list[Count]:
-    groups: dict[tuple[str, str, str], list[Moved]] = {}
-    for row in rows:
-        groups.setdefault((row.where, row.env, row.candidate), []).append(row)
-    return [(own[0], own) for own in groups.values()]
+def _counts(rows: Sequence[Moved]) -> list[list[Moved]]:
+    return [[row for row in rows if row.group == group] for group in dict.fromkeys(r.group for r in rows)]
 
 
-def _columns_of_counts(_: Sequence[Moved]) -> Iterator[Column[Count]]:
-    yield text_column("models", lambda count: plain(count[0].where))
-    yield text_column("environment", lambda count: plain(count[0].env))
-    yield text_column("step of", lambda count: plain(count[0].candidate))
-    for word in CLASSES:
-        yield text_column(word, partial(_number, word))
-    yield text_column("all", lambda count: str(len(count[1])))
-    yield text_column("speed, geometric mean [95 % over models]", _speed)
-    yield text_column("families with a loss or failure", _families)
-    yield text_column("losses with eager stable", _stable)
-    yield text_column("losses and failures confirmed by rerun", _confirmed)
+def _number(word: str, rows: Sequence[Moved]) -> str:
+    return str(sum(row.severity == word for row in rows) or MISSING)
 
 
-def _number(word: str, count: Count) -> str:
-    return str(sum(row.severity == word for row in count[1]) or MISSING)
+def _speed(rows: Sequence[Moved]) -> str:
+    speeds = [speed for row in rows if (speed := row.speed(row.quantity)) is not None]
+    return f"{mean_text(geomean(speeds))}, {len(speeds)}/{len(rows)}"
 
 
-def _speed(count: Count) -> str:
-    speeds = [speed for row in count[1] if (speed := row.speed(row.quantity)) is not None]
-    return f"{mean_text(geomean(speeds))}, {len(speeds)}/{len(count[1])}"
+def _families(rows: Sequence[Moved]) -> str:
+    worse = {row.family for row in rows if row.severity in WORSE}
+    return f"{len(worse)} of {len({row.family for row in rows})}"
 
 
-def _families(count: Count) -> str:
-    worse = {row.family for row in count[1] if row.severity in WORSE}
-    return f"{len(worse)} of {len({row.family for row in count[1]})}"
+def _stable(rows: Sequence[Moved]) -> str:
+    losses = [row for row in rows if row.quantity == STEP and row.severity in LOSSES]
+    return _share([severity(row.change, EAGER_STEP) for row in losses], SAME, OPEN)
 
 
-def _stable(count: Count) -> str:
-    """Of a compiler's losses."""
-    losses = [row for row in count[1] if row.quantity == STEP and row.severity in LOSSES]
-    eager = [severity(row.change, EAGER_STEP) for row in losses]
-    opened = f" ({eager.count(OPEN)} not judged)" if OPEN in eager else ""
-    return f"{eager.count(SAME)} of {len(losses)}{opened}" if losses else MISSING
+def _confirmed(rows: Sequence[Moved]) -> str:
+    return _share([row.again for row in rows if row.severity in WORSE], CONFIRMED, ALONE)
 
 
-def _confirmed(count: Count) -> str:
-    again = [row.again for row in count[1] if row.severity in WORSE]
-    alone = f" ({again.count(ALONE)} {ALONE})" if ALONE in again else ""
-    return f"{again.count(CONFIRMED)} of {len(again)}{alone}" if again else MISSING
+def _share(words: list[str], counted: str, unknown: str) -> str:
+    """``1 of 2 (1 not rerun)``"""
+    more = f" ({words.count(unknown)} {unknown})" if unknown in words else ""
+    return f"{words.count(counted)} of {len(words)}{more}" if words else MISSING
 
 
-def _moved(rows: Sequence[Moved]) -> list[Moved]:
-    """The worst first."""
-    return sorted((row for row in rows if row.again), key=lambda row: CLASSES.index(row.severity))
-
-
-def _columns_of_moved(_: Sequence[Moved]) -> Iterator[Column[Moved]]:
-    yield text_column("model", lambda row: plain(row.change.first.name))
-    yield text_column("family", lambda row: plain(row.family))
-    yield text_column("models", lambda row: plain(row.where))
-    yield text_column("environment", lambda row: plain(row.env))
-    yield text_column("step of", lambda row: plain(row.candidate))
-    yield text_column("severity", lambda row: row.severity)
-    yield text_column("speed [95 % interval]", lambda row: estimate_text(row.speed(row.quantity)))
-    yield text_column("eager's speed", lambda row: estimate_text(row.speed(EAGER_STEP)))
-    yield text_column("rerun", lambda row: row.again)
-
-
+OF_COUNTS: dict[str, Callable[[Sequence[Moved]], str]] = {
+    "models": lambda rows: plain(rows[0].group[0]),
+    "environment": lambda rows: plain(rows[0].env),
+    "step of": lambda rows: plain(rows[0].group[2]),
+    **{word: partial(_number, word) for word in CLASSES},
+    "all": lambda rows: str(len(rows)),
+    "speed, geometric mean [95 % over models]": _speed,
+    "families with a loss or failure": _families,
+    "losses with eager stable": _stable,
+    "losses and failures confirmed by rerun": _confirmed,
+}
+OF_MOVED: dict[str, Callable[[Moved], str]] = {
+    "model": lambda row: plain(row.change.first.name),
+    "family": lambda row: plain(row.family),
+    "models": lambda row: plain(row.group[0]),
+    "environment": lambda row: plain(row.env),
+    "step of": lambda row: plain(row.group[2]),
+    "severity": lambda row: row.severity,
+    "speed [95 % interval]": lambda row: estimate_text(row.speed(row.quantity)),
+    "eager's speed": lambda row: estimate_text(row.speed(EAGER_STEP)),
+    "rerun": lambda row: row.again,
+}
 VIEWS: tuple[View[Sequence[Moved], Any], ...] = (
-    View("counts", _counts, _columns_of_counts, "By severity"),
-    View("moved", _moved, _columns_of_moved, "What moved, the worst first"),
+    View("counts", _counts, lambda _: [text_column(*column) for column in OF_COUNTS.items()], "By severity"),
+    View(
+        "moved",
+        lambda rows: sorted((r for r in rows if r.again), key=lambda row: CLASSES.index(row.severity)),
+        lambda _: [text_column(*column) for column in OF_MOVED.items()],
+        "What moved, the worst first",
+    ),
 )
