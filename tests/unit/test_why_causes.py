@@ -291,6 +291,7 @@ def of_two(together_ms: float = 10.5) -> Callable[[Job, Path | None], Iterator[R
 @pytest.fixture
 def two(monkeypatch: Patch) -> None:
     monkeypatch.setattr("runner.runs.why.asking.proposals", lambda _: TWO)
+    monkeypatch.setattr("runner.runs.why.explain.RESAMPLES", 100)  # these tests explain many times
 
 
 def parts_of(records: Sequence[Record]) -> list[tuple[str, str]]:
