@@ -73,6 +73,16 @@ def test_a_grouped_convolution_counts_its_groups_once_forward_and_backward(kind:
     assert counted(work, Mode.TRAINING, flops=flops) == {"flops_per_step": 3 * product}
 
 
+def test_attention_on_a_cpu_is_counted() -> None:
+    heads, length, width = 2, 16, 8
+    attention = Of(lambda x: nn.functional.scaled_dot_product_attention(x, x, x))
+    x = torch.ones(BATCH, heads, length, width, requires_grad=True)
+    work = replace(summed(attention), args=(x,))
+    forward = 2 * 2 * BATCH * heads * length * length * width
+    assert counted(work, Mode.INFERENCE, flops=flops) == {"flops_per_step": forward}
+    assert counted(work, Mode.TRAINING, flops=flops)["flops_per_step"] >= 3 * forward
+
+
 def test_metrics_that_share_a_step_see_what_each_would_see_alone() -> None:
     modules = {"activations": activations, "flops": flops, "traffic": traffic}
     alone: dict[str, Any] = {}
