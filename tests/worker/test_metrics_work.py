@@ -28,7 +28,7 @@ from harness.schema import BASELINE, WHOLE, CompilerOptions, Extras, Mode, Proto
 from harness.timing.measure import STREAM
 from harness.workload import Workload
 from tests.factories import Patch, known, make_job
-from tests.worker.planted import CPU, Trial, opened, workload
+from tests.worker.planted import CPU, Of, Trial, opened, workload
 
 BATCH, IN, OUT = 32, 8, 16
 
