@@ -149,8 +149,8 @@ def _jittered(weight: torch.Tensor, loud: float, generator: torch.Generator) -> 
         return weight
     signs, chosen = torch.rand(2, *weight.shape, generator=generator, device="cpu")
     units = torch.where(signs < 0.5, -1.0, 1.0) * (chosen < min(1.0, loud**2))
-    factors: torch.Tensor = 1.0 + units.double() * torch.finfo(weight.dtype).eps
-    return weight * factors.to(weight.device, weight.dtype)
+    factors = 1.0 + units.double() * torch.finfo(weight.dtype).eps
+    return weight.mul(factors.to(weight.device, weight.dtype))
 
 
 def _norm(variant: Variant) -> float:
