@@ -13,7 +13,7 @@ from runner.analysis.digits import estimate_text, share_text, significant
 from runner.analysis.results import PAIRS, Result
 from runner.reports.parts.numerics import NEARLY_ALL
 
-CARDS, TRAJECTORIES = (ROOT / "results" / name for name in ("numerics-cpu", "trajectories-cpu"))
+CARDS, TRAJECTORIES = (ROOT / "results" / name for name in ("numerics-cpu", "training-runs-cpu"))
 PLAIN, STRICT = "inductor", "inductor_strict"
 
 
