@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from scipy.stats import gmean
 
+from docs import of_numerics
 from docs.records import (
     AGAIN,
     AVX2,
@@ -475,6 +476,7 @@ def lines() -> dict[str, list[str]]:
             *(*sentences(small, all_small), small_explained(explanations, all_small), rules(older, records)),
             *regional(),
         ],
+        "docs/NUMERICS.md": [*of_numerics.cards(), *of_numerics.trajectories()],
         "docs/BIAS.md": [
             f"{smallest_to_largest(both, 'processor')} on another processor",
             f"{smallest_to_largest(both, 'precision')} in bfloat16 and float32",

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from docs.records import ROOT, records_below
 from harness.schema import Record
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
-from runner.analysis.digits import estimate_text, share_text, significant
+from runner.analysis.digits import estimate_text, significant
 from runner.analysis.results import PAIRS, Result
-from runner.reports.parts.numerics import NEARLY_ALL
+from runner.reports.parts.numerics import share
 
 CARDS, TRAJECTORIES = (ROOT / "results" / name for name in ("numerics-cpu", "training-runs-cpu"))
 PLAIN, STRICT = "inductor", "inductor_strict"
+PRECISIONS = ("bfloat16", "float32")
 
 
 def _records(folder: Path) -> Sequence[Record]:
     return [*records_below(folder)] if folder.is_dir() else []
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else share_text(value if value == 1.0 else min(value, NEARLY_ALL))
 
 
 def _number(value: float | None) -> str:
@@ -30,31 +27,34 @@ def _number(value: float | None) -> str:
 
 
 def cards() -> list[str]:
-    """A row for each model: the plain candidate's card, strict's bits and its price."""
+    """A row for each model: in each precision the cards of plain and strict, and the price of strict."""
     summary = summarize(_records(CARDS))
-    of_model: dict[str, dict[str, Record]] = {}
+    known: dict[tuple[str, str, str], Record] = {}
     for result in summary.comparisons:
-        of_model.setdefault(result.record.job.key, {})[result.record.candidate] = result.record
+        record = result.record
+        known[record.job.case.name, record.job.dtype, record.candidate] = record
     prices = {
-        pair.record.job.key: estimate_text(pair.estimate)
+        (pair.record.job.case.name, pair.record.job.dtype): estimate_text(pair.estimate)
         for pair in summary.of(PAIRS)
-        if pair.estimate is not None and pair.record.candidate == PLAIN
+        if pair.estimate is not None and pair.record.candidate == STRICT
     }
-    rows = []
-    for key, records in of_model.items():
-        plain, strict = (records[name].numerics if name in records else None for name in (PLAIN, STRICT))
-        if plain is None:
-            continue
-        cells = [
-            records[PLAIN].job.case.name,
-            f"{_share(plain.bit_equal)} ({plain.tensors_equal}/{plain.tensors})",
-            *map(_number, (plain.ulp_median, plain.ulp_99, plain.ulp_largest)),
-            *map(_number, (plain.sqnr_db, plain.eager_sqnr_db, plain.noisy_sqnr_db)),
-            _share(strict.bit_equal if strict else None),
-            prices.get(key, "-"),
-        ]
-        rows.append(f"| {' | '.join(cells)} |")
-    return rows
+
+    def cells(model: str, dtype: str) -> Iterator[str]:
+        sides = [known.get((model, dtype, candidate)) for candidate in (PLAIN, STRICT)]
+        plain, strict = (side.numerics if side else None for side in sides)
+        yield share(plain.bit_equal) if plain else "-"
+        yield share(strict.bit_equal) if strict else "-"
+        yield f"{_number(plain.ulp_median)}, {_number(plain.ulp_99)}" if plain else "-"
+        yield (
+            "/".join(map(_number, (plain.sqnr_db, plain.eager_sqnr_db, plain.noisy_sqnr_db)))
+            if plain
+            else "-"
+        )
+        yield prices.get((model, dtype), "-")
+
+    models = dict.fromkeys(model for model, _, _ in known)
+    rows = ((model, *(cell for dtype in PRECISIONS for cell in cells(model, dtype))) for model in models)
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def trajectories() -> list[str]:
@@ -65,9 +65,8 @@ def trajectories() -> list[str]:
             of_job.setdefault(result.record.job.key, []).append(result)
     rows, known = [], columns()
     for results in of_job.values():
-        first = results[0]
-        told = (f"{r.record.candidate} {known['trajectory'].value(r)}" for r in results)
+        job = results[0].record.job
+        told = "; ".join(f"{r.record.candidate} {known['trajectory'].value(r)}" for r in results)
         losses = (known[f"trajectory_{name}loss"].value(results[-1]) for name in ("", "noisy_", "seed_"))
-        job = first.record.job
-        rows.append(f"| {' | '.join((job.case.name, job.dtype, '; '.join(told), *map(_number, losses)))} |")
+        rows.append(f"| {' | '.join((job.case.name, job.dtype, told, *map(_number, losses)))} |")
     return rows

@@ -64,9 +64,12 @@ def _run(card: Result) -> str:
     return compiler_name(card.compiler)
 
 
-def _share(column: Column[Result], card: Result) -> str:
-    share = column.value(card)
-    return MISSING if share is None else share_text(share if share == 1.0 else min(share, NEARLY_ALL))
+def share(value: float | None) -> str:
+    return MISSING if value is None else share_text(value if value == 1.0 else min(value, NEARLY_ALL))
+
+
+def _share_of(column: Column[Result], card: Result) -> str:
+    return share(column.value(card))
 
 
 def _columns(summary: Summary) -> Iterator[Column[Result]]:
@@ -75,7 +78,7 @@ def _columns(summary: Summary) -> Iterator[Column[Result]]:
     for column in own_columns():
         if column.group == GROUP:
             header, drop = SHOWN.get(column.name, ("", 0))
-            text = partial(_share, column) if column.unit == "share" else None
+            text = partial(_share_of, column) if column.unit == "share" else None
             yield replace(column, header=header, drop=drop, text=text)
 
 
