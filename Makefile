@@ -11,7 +11,7 @@ BASE := $(VENV)/.base
 # where `make smoke` leaves its two runs; each must be a new folder
 SMOKE ?= logs/smoke-$(shell date -u +%Y%m%dT%H%M%S)
 
-.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check golden shown regional lint docs format install clean help study-a study-b study-c
+.PHONY: bench headline small smoke smoke-training smoke-inference smoke-inductor test test-slow test-long coverage-devices card versions check golden shown regional numerics lint docs format install clean help study-a study-b study-c study-f
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -3
@@ -86,6 +86,10 @@ study-b: $(STAMP)
 study-c: $(STAMP)
 	$(RUN) -m studies compile-modes $(STUDY_FLAGS)
 
+# The same command goes on where it has stopped
+study-f: $(STAMP)
+	$(RUN) -m studies one-core --output-dir=logs/study-one-core $(STUDY_FLAGS)
+
 # Tests start many processes. Each would compile all modules again where the environment forbids bytecode (containers)
 test test-slow test-long: export PYTHONDONTWRITEBYTECODE :=
 
@@ -142,6 +146,24 @@ regional: $(STAMP)
 		--processes=1 --compile-runs=1 --compilers=inductor_regional,inductor --only=$(BLOCKS) --output-dir=$(REGIONAL) || test $$? = 1
 	mkdir -p results/regional-cpu
 	for name in records.jsonl run.json; do gzip -9nc $(REGIONAL)/$$name > results/regional-cpu/$$name.gz; done
+
+# What bitwise costs on twenty whole models, one text or image a step: the first table of docs/NUMERICS.md; and
+# training runs of 300 steps of ten models: the second. An hour on two cores
+NUMERICS ?= logs/numerics-$(shell date -u +%Y%m%dT%H%M%S)
+CARDS := GPT_150k,NanoGPT_addition,TLTransformer_addition,HuggingFaceGPT_addition,lcnet_050,mobilenetv3_large_100
+CARDS := $(CARDS),mnasnet_100,ghostnet_100,regnety_002,mobilevit_s,starnet_s1,efficientvit_b0,DistillGPT2,MiniLM_L6
+CARDS := $(CARDS),DistilBertForMaskedLM,ElectraForQuestionAnswering,MobileBertForMaskedLM,GoogleFnet,DINOv3_ViT_small,T5Small
+TRAINED := GPT_150k,NanoGPT_addition,TLTransformer_addition,MLP_addition,NanoGPT_shakespeare_64,MLP_shakespeare_16x64
+TRAINED := $(TRAINED),lcnet_050,starnet_s1,MiniLM_L6,DistillGPT2
+numerics: $(STAMP)
+	$(RUN) runner.py --suites=tiny_gpt,timm_models,huggingface --inference --dtypes=bfloat16,float32 --devices=cpu -t1 \
+		--scale=full --batch-size=1 -n15 --processes=1 --compilers=inductor_strict,inductor --numerics \
+		--only=$(CARDS) --output-dir=$(NUMERICS)/numerics-cpu || test $$? = 1
+	$(RUN) runner.py --suites=tiny_gpt,timm_models,huggingface --training --dtypes=float32,bfloat16 --devices=cpu -t1 \
+		--scale=tiny --accuracy --compilers=aot_eager,inductor --trajectory=300 \
+		--only=$(TRAINED) --output-dir=$(NUMERICS)/training-runs-cpu || test $$? = 1
+	for run in numerics-cpu training-runs-cpu; do mkdir -p results/$$run; for name in records.jsonl run.json; do \
+		gzip -9nc $(NUMERICS)/$$run/$$name > results/$$run/$$name.gz; done; done
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .
