@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from harness.devices import of
 from harness.failures import line_of, log_traceback
@@ -47,7 +47,7 @@ class Cards:
         self._seen = dict[str, tuple[int, torch.dtype]]()  # of each tensor: its elements and type in eager
         self._logits = list[str]()  # outputs that may be logits
         # rows of these, by what is kept of them
-        self._rows: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
+        self._rows: MutableMapping[torch.Tensor, torch.Tensor] = WeakTensorKeyDictionary()
         self._beside: tuple[Fidelity, Fidelity] = ((None, None), (None, None))  # of eager, noisy eager
 
     def _keep(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
