@@ -389,8 +389,8 @@ class ModelFacts:
 
 
 FAILURE_PHASES = (
-    *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "cross parity"),
-    *("prepare", "compile", "check", "preview", "warm up", "measure", "finish", "conclude", "localize"),
+    *("plan", "start", "import", "open", "build", "eager", "fp64", "export", "cross parity", "prepare"),
+    *("compile", "check", "preview", "warm up", "measure", "trajectory", "finish", "conclude", "localize"),
     "runner",
 )
 """Where a job can fail, in the order in which a job comes to them; ``docs/FORMAT.md`` explains each."""

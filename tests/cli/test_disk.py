@@ -46,7 +46,7 @@ def test_files_that_may_not_grow(server: Server, tmp_path: Path) -> None:
     plan = (whole / "run.json").stat().st_size
     records = (whole / "records.jsonl").stat().st_size
     written = set()
-    for limit in (100, plan + 200, records // 2, records - 10):
+    for limit in (100, plan + 200, records // 2, records - 1500):  # in the last line, whose digits vary
         folder = tmp_path / f"limit{limit}"
         ended = server.run(*FLAGS, f"--output-dir={folder}", largest_file=limit)
         check_one_sentence(ended)

@@ -78,6 +78,7 @@ SPECIAL: Mapping[str, st.SearchStrategy[Any]] = {
     "partition": st.sampled_from([Partition(), Partition(index=1, total=3), Partition(index=0, total=1)]),
     "output_dir": st.none() | TEXTS.map(Path),
     "tags": st.lists(TEXTS, unique=True).map(tuple),
+    "extras.trajectory": st.just(0) | st.integers(20, 10**9),
     "ray_address": st.none() | TEXTS,
 }
 BY_TYPE: Mapping[Any, st.SearchStrategy[Any]] = {
