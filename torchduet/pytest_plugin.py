@@ -71,7 +71,7 @@ def measuring(request: pytest.FixtureRequest) -> Callable[..., Result]:
                 if (folder := request.config.getoption(RECORD)) is not None:
                     keep(result, Path(folder), request.node.nodeid)
         except UsageError as error:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         again = result._again  # noqa: SLF001 - what an assertion measures again waits, too
         return replace(result, _again=again and alone()(again))
 
