@@ -11,6 +11,8 @@ from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.analysis.digits import estimate_text, significant
 from runner.analysis.results import PAIRS, Result
+from runner.analysis.statistics import geomean
+from runner.analysis.texts import mean_text
 from runner.reports.parts.numerics import share
 
 CARDS, TRAJECTORIES = (ROOT / "results" / name for name in ("numerics-cpu", "training-runs-cpu"))
@@ -27,17 +29,18 @@ def _number(value: float | None) -> str:
 
 
 def cards() -> list[str]:
-    """A row for each model: in each precision the cards of plain and strict, and the price of strict."""
-    summary = summarize(_records(CARDS))
-    known: dict[tuple[str, str, str], Record] = {}
-    for result in summary.comparisons:
-        record = result.record
-        known[record.job.case.name, record.job.dtype, record.candidate] = record
-    prices = {
-        (pair.record.job.case.name, pair.record.job.dtype): estimate_text(pair.estimate)
-        for pair in summary.of(PAIRS)
+    """A row for each model: in each precision the cards of plain and strict, and the price of strict.
+
+    The last lines are sentences.
+    """
+    records = _records(CARDS)
+    known = {(r.job.case.name, r.job.dtype, r.candidate): r for r in records}
+    speeds = {
+        (pair.record.job.case.name, pair.record.job.dtype): pair.estimate
+        for pair in summarize(records).of(PAIRS)
         if pair.estimate is not None and pair.record.candidate == STRICT
     }
+    prices = {place: estimate_text(speed) for place, speed in speeds.items()}
 
     def cells(model: str, dtype: str) -> Iterator[str]:
         sides = [known.get((model, dtype, candidate)) for candidate in (PLAIN, STRICT)]
@@ -54,7 +57,22 @@ def cards() -> list[str]:
 
     models = dict.fromkeys(model for model, _, _ in known)
     rows = ((model, *(cell for dtype in PRECISIONS for cell in cells(model, dtype))) for model in models)
-    return [f"| {' | '.join(row)} |" for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    for dtype in PRECISIONS if records else ():
+        pairs = [
+            (plain.bit_equal, strict.bit_equal)
+            for model in models
+            if (plain := known[model, dtype, PLAIN].numerics)
+            and (strict := known[model, dtype, STRICT].numerics)
+        ]
+        whole = [sum(side[place] == 1.0 for side in pairs) for place in (0, 1)]
+        more = sum((strict or 0.0) > (plain or 0.0) for plain, strict in pairs)
+        mean = mean_text(geomean([speed for (_, its), speed in speeds.items() if its == dtype]))
+        lines.append(
+            f"{dtype}: {len(pairs)} models; all of eager's bits: plain {whole[0]}, strict {whole[1]}; strict "
+            f"has more bits in {more}, and is {mean} as fast as plain"
+        )
+    return lines
 
 
 def trajectories() -> list[str]:
