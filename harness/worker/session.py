@@ -186,7 +186,7 @@ class Session:
             if self._cards is not None:
                 first = calls.results[0]
                 self.numerics[candidate] = self._cards.card(candidate, lambda: first, self._checks.truth)
-                notes += tuple(self._cards.notes)
+                notes += self._cards.told()
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
         elif self._stream is not None and self._job.protocol.accuracy and not compiled.control:
@@ -198,19 +198,17 @@ class Session:
         self._untidy = False
         return status, parity, numbers, notes
 
-    def results_of(self, candidate: str) -> tuple[Results, Results, Results, Results]:
-        """The whole results of one step: of eager, twice; of fp64 (empty if it fails); of the candidate."""
-        bench = self._bench
-        bench.take, exact = cloned, Results()
-        with suppress(Exception):
-            exact = bench.run(bench.variant(exact=True))
-        eager, again = (bench.run(bench.variant()) for _ in range(2))
-        return eager, again, exact, bench.run(self._variants[candidate])
+    def whole_results(self, candidate: str = "", *, exact: bool = False) -> Results:
+        """Of one step, without sketches: of eager, of eager in fp64 (``exact``), or of a candidate."""
+        self._bench.take = cloned
+        return self._bench.run(self._variants[candidate] if candidate else self._bench.variant(exact=exact))
 
     def verdict_of_torch(self, candidate: str) -> str:
         """What PyTorch's own harness would say of the candidate, in a sentence."""
-        eager, _, exact, results = self.results_of(candidate)
-        case = self._job.case
+        exact = Results()
+        with suppress(Exception):  # then it judges without fp64
+            exact = self.whole_results(exact=True)
+        eager, results, case = self.whole_results(), self.whole_results(candidate), self._job.case
         tolerance = tolerance_of(case.mode) if case.tolerance is None else case.tolerance
         return verdict_of_torch(eager, exact, results, tolerance, equal_nan=self._job.dtype != "float32")
 

@@ -80,10 +80,10 @@ def judge(
         session.open()
         status, parity, _, _ = session.prepare(compiler)
         if bitwise:
-            eager, again, *_, candidate = session.results_of(compiler)
-            if other_bits(eager, again):
-                return Status.EAGER_TWO_RUNS_DIFFER, other_bits(eager, again)
-            why = other_bits(eager, candidate)
+            eager = session.whole_results()
+            if differs := other_bits(eager, session.whole_results()):
+                return Status.EAGER_TWO_RUNS_DIFFER, differs
+            why = other_bits(eager, session.whole_results(compiler))
             status = Status.FAIL_ACCURACY if why else Status.PASS
         then(session)
     except JobFailed as failed:
