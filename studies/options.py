@@ -139,4 +139,9 @@ class CompileModesOptions(StudyOptions):
 class OneCoreOptions(StudyOptions):
     """Study F. All other flags of its command line are those of ``runner.py``."""
 
-    part: str = option("150m", "--part=TIME", Kind())
+    part_s: float = option(9000.0, "--part=TIME", DURATION)
+
+    def checked(self) -> OneCoreOptions:
+        if self.device not in ("", devices.CPU):
+            raise UsageError("--device: the published numbers are those of a CPU; leave it out")
+        return self

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.cli.actions import chosen, measure
+from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK
 from runner.cli.parser import parsed
 from runner.cli.upstream import understood
 from runner.errors import UsageError
@@ -30,12 +31,19 @@ def check(study: str, words: Sequence[str]) -> None:
     parsed(measure, typed)
 
 
-def measured(words: Sequence[str]) -> int:
-    """The exit code. After Ctrl-C, ``subprocess.run`` would kill the run before it has kept its rounds."""
-    command = [sys.executable, str(ROOT / "runner.py"), *words]
+def run_program(words: Sequence[str], what: str) -> None:
+    """``what``: the run, in the ``UsageError`` of one that could not measure.
+
+    After Ctrl-C, ``subprocess.run`` would kill the run before it has kept its rounds.
+    """
+    code, command = None, [sys.executable, str(ROOT / "runner.py"), *words]
     with subprocess.Popen(command, start_new_session=True) as process:
-        while True:
+        while code is None:
             try:
-                return process.wait()
+                code = process.wait()
             except KeyboardInterrupt:
                 process.send_signal(signal.SIGINT)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code not in (OK, FAILURES):
+        raise UsageError(f"{what} ended with exit code {code}")

@@ -17,7 +17,6 @@ from runner.analysis.derive import compare
 from runner.analysis.digits import estimate_text, seconds_text, significant
 from runner.analysis.results import Result
 from runner.analysis.verdicts.decision import difference
-from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK
 from runner.cli.upstream import understood
 from runner.errors import UsageError
 from runner.reports.parts.sections import environment_line
@@ -25,7 +24,7 @@ from runner.store.record_file import read_records, stored
 from runner.store.run_folder import RECORDS, new_folder
 from studies.journal import is_journal
 from studies.options import CompileModesOptions
-from studies.program import check, measured, replaced
+from studies.program import check, replaced, run_program
 from studies.report import (
     FAILS,
     HOLDS,
@@ -94,11 +93,7 @@ def run(options: CompileModesOptions, _: Sequence[str], more: Sequence[str]) -> 
         check("compile-modes", words)
     folder = new_folder(options.output_dir, "study-compile-modes")
     for name, words in commands.items():
-        code = measured([*words, f"--output-dir={folder / name}"])
-        if code == INTERRUPTED:
-            raise KeyboardInterrupt
-        if code not in (OK, FAILURES):
-            raise UsageError(f"compile-modes: the run of {name} ended with exit code {code}")
+        run_program([*words, f"--output-dir={folder / name}"], f"compile-modes: the run of {name}")
     return folder
 
 

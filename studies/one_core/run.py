@@ -19,14 +19,13 @@ from runner.analysis.derive import compare
 from runner.analysis.digits import estimate_text
 from runner.analysis.results import Estimate
 from runner.analysis.statistics import geomean
-from runner.cli.exit_codes import FAILURES, INTERRUPTED, OK
 from runner.errors import UsageError
 from runner.reports.parts.sections import environment_line
 from runner.store.record_file import stored
 from runner.store.run_folder import RECORDS, read_run
 from studies.journal import is_journal
 from studies.options import OneCoreOptions
-from studies.program import measured, replaced
+from studies.program import check, replaced, run_program
 from studies.report import FAILS, HOLDS, OPEN, Report, part, table
 
 PLAIN, FROZEN = COMPILERS = ("inductor", "inductor[freezing=True]")
@@ -35,7 +34,6 @@ FLAGS = {
     "--dtypes": "float32",
     "--scale": "full",
     "--batch-size": "1",
-    "--threads": "1",
     "--compilers": ",".join(COMPILERS),
     "--timeout": "3600",
 }
@@ -104,24 +102,24 @@ def flags_of(options: OneCoreOptions, more: Sequence[str]) -> list[str]:
     """The command line of the run. The flags in ``more`` replace those of the study."""
     models = QUICK if options.quick else published()
     scale = {"--scale": "tiny", "--repeat": "6"} if options.quick else {}
-    flags = {"--suites": "huggingface,timm_models", "--only": ",".join(models), **FLAGS, **scale}
+    threads = {"--threads": str(options.threads or 1)}
+    flags = {"--suites": "huggingface,timm_models", "--only": ",".join(models), **FLAGS, **threads, **scale}
     return replaced([*SWITCHES, *(f"{flag}={value}" for flag, value in flags.items())], more)
 
 
 def run(options: OneCoreOptions, _: Sequence[str], more: Sequence[str]) -> Path:
     """Measures, or goes on where an earlier part has stopped; returns the folder."""
-    folder, limit = options.output_dir, f"--time-limit={options.part}"
-    if folder is not None and stored(folder / RECORDS).is_file():
-        words = [f"--resume={folder}", limit]
-    elif folder is None:
+    folder, limit = options.output_dir, f"--time-limit={options.part_s:g}s"
+    if folder is None:
         raise UsageError("--output-dir: name the folder, which the command of a later day continues")
+    if stored(folder / RECORDS).is_file():
+        if more:
+            raise UsageError(f"{more[0]}: {folder} goes on as it began; leave this out, or name a new folder")
+        words = [f"--resume={folder}", limit]
     else:
         words = [*flags_of(options, more), limit, f"--output-dir={folder}"]
-    code = measured(words)
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if code not in (OK, FAILURES):
-        raise UsageError(f"one-core: the run ended with exit code {code}")
+        check("one-core", words)
+    run_program(words, "one-core: the run")
     return folder
 
 
@@ -152,7 +150,6 @@ def render(folder: Path) -> Report:
             cells += [estimate_text(estimate) if estimate else "-", verdict]
         if (model.model, PLAIN) in ours or (model.model, FROZEN) in ours:
             lines.append([model.model, model.family, model.text(), *cells])
-    measured = len(lines)
     counts = [
         [compiler, *(str(verdicts.count(kind)) for kind in KINDS), str(len(verdicts))]
         for compiler, verdicts in judged.items()
@@ -160,7 +157,7 @@ def render(folder: Path) -> Report:
     heads = ("model", "family", "published", "plain", "holds", "frozen weights", "holds")
     blocks = [
         "# Study F: one core",
-        f"{measured} of {len(models)} models with a published number have ours. {facts(records)}",
+        f"{len(lines)} of {len(models)} models with a published number have ours. {facts(records)}",
         *part("one-core", table(("compiler", *KINDS, "models"), counts)),
         table(("models", "n", "published", "plain", "frozen weights"), list(_means(models, ours))),
         table(heads, lines),
