@@ -17,7 +17,7 @@ import torch
 
 from harness.parity.measure import sketch
 from harness.parity.noise import Noise, loudness
-from harness.protocol import AGAIN, NOISY, SEEDS
+from harness.recorded.trajectory import AGAIN, NOISY, SEEDS
 from harness.schema import EAGER_START, Course, Job
 from harness.tensors import dense_parts, named_tensors, shape_of
 from harness.timing.step import Variant, seed_everything
@@ -62,19 +62,17 @@ class Trajectories:
         The numbers of all but the first are differences from its numbers. Without batches, there is no run
         with other ones: it is empty. ``repeat``: not 0, from weights with other last digits, as noisy runs.
         """
-        noise, first = None, 0
+        first = 0
         if name in SEEDS:
             if self._batches is None:
                 return Course(name=name)
             first = self._steps * (1 + SEEDS.index(name))
-        elif _cost(name) > 1.0:
-            noise = Noise(loudness(self._bench.precision), FIRST_NOISE + int(name.split()[1]))
-        began = time.perf_counter()
-        weights = self._weights
-        if noise is not None or repeat:
+        began, loud = time.perf_counter(), loudness(self._bench.precision)
+        seed, weights = _noise_seed(name), self._weights
+        noise = Noise(loud, seed) if seed else None
+        if seed or repeat:
             self._left += self._steps if repeat else 0
-            loud = loudness(self._bench.precision)
-            generator = torch.Generator().manual_seed(repeat or FIRST_NOISE + int(name.split()[1]))
+            generator = torch.Generator().manual_seed(repeat or seed)
             weights = {name: _jittered(weight, loud, generator) for name, weight in weights.items()}
         variant = candidate or self._eager
         update = variant.training(weights, self._job.protocol, self._job.extras.learning_rate)
@@ -134,9 +132,14 @@ class Trajectories:
         variant.drive_with()  # smaller batches of a step are copies
 
 
+def _noise_seed(name: str) -> int:
+    """Of a noisy eager, by its number; 0 of another run."""
+    return FIRST_NOISE + int(name.split()[1]) if name.startswith("noisy ") else 0
+
+
 def _cost(name: str) -> float:
     """Of a step, in eager steps."""
-    return NOISY_STEPS if name.startswith("noisy ") else 1.0
+    return NOISY_STEPS if _noise_seed(name) else 1.0
 
 
 def _jittered(weight: torch.Tensor, loud: float, generator: torch.Generator) -> torch.Tensor:
