@@ -30,7 +30,7 @@ from benchmarks.common import new_parser  # noqa: E402 - nothing is installed
 from benchmarks.controls import CONTROLS  # noqa: E402
 from harness.loading.suite_files import load_suite  # noqa: E402
 from harness.numerics.trajectory import Trajectories  # noqa: E402
-from harness.recorded.trajectory import NOISY, REPEATS  # noqa: E402
+from harness.recorded.numerics import NOISY, REPEATS  # noqa: E402
 from harness.schema import Case, Extras, Job, Mode, Protocol, Setting, Trajectory  # noqa: E402
 from harness.timing.step import Variant  # noqa: E402
 from harness.worker.session import Session  # noqa: E402

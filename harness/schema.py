@@ -18,9 +18,9 @@ from functools import lru_cache
 from harness.protocol import CompilerOptions as CompilerOptions  # noqa: PLC0414 - the schema has it
 from harness.protocol import Extras as Extras  # noqa: PLC0414
 from harness.protocol import Protocol as Protocol  # noqa: PLC0414
+from harness.recorded.numerics import Course as Course  # noqa: PLC0414
 from harness.recorded.numerics import Numerics as Numerics  # noqa: PLC0414
-from harness.recorded.trajectory import Course as Course  # noqa: PLC0414
-from harness.recorded.trajectory import Trajectory as Trajectory  # noqa: PLC0414
+from harness.recorded.numerics import Trajectory as Trajectory  # noqa: PLC0414
 from harness.settings import identity
 
 # History of the record format. Readers accept every version listed here.

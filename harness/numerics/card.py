@@ -72,11 +72,6 @@ class Cards:
         runs |= {"noisy eager": lambda: noisy} if noisy else {}
         self.controls = tuple(filter(None, (self.card(name, run, truth) for name, run in runs.items())))
 
-    def told(self) -> tuple[str, ...]:
-        """The notes that have not been told."""
-        notes, self.notes = tuple(self.notes), []
-        return notes
-
     def _with_threads(self, number: int, eager: Variant) -> Tensors:
         before = torch.get_num_threads()
         torch.set_num_threads(number)

@@ -17,7 +17,7 @@ import torch
 
 from harness.parity.measure import sketch
 from harness.parity.noise import Noise, loudness
-from harness.recorded.trajectory import AGAIN, NOISY, SEEDS
+from harness.recorded.numerics import AGAIN, NOISY, SEEDS
 from harness.schema import EAGER_START, Course, Job
 from harness.tensors import dense_parts, named_tensors, shape_of
 from harness.timing.step import Variant, seed_everything

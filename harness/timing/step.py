@@ -16,7 +16,7 @@ import torch
 from harness.loading.sizes import smaller_inputs
 from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
-from harness.recorded.trajectory import DEFAULT_OPTIMIZER
+from harness.recorded.numerics import DEFAULT_OPTIMIZER
 from harness.schema import Protocol
 from harness.tensors import (
     as_tensor,

@@ -186,7 +186,8 @@ class Session:
             if self._cards is not None:
                 first = calls.results[0]
                 self.numerics[candidate] = self._cards.card(candidate, lambda: first, self._checks.truth)
-                notes += self._cards.told()
+                notes += tuple(self._cards.notes)
+                self._cards.notes.clear()  # each is told once
             if of(self._device).accelerated:
                 variant.release()  # its gradients would take as much as its weights until its next step
         elif self._stream is not None and self._job.protocol.accuracy and not compiled.control:

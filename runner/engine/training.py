@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.recorded.trajectory import AGAIN, DEFAULT_OPTIMIZER, NOISY, REPEATS, SEEDS
+from harness.recorded.numerics import AGAIN, DEFAULT_OPTIMIZER, NOISY, REPEATS, SEEDS
 from harness.schema import EAGER_START, Course, Job, Mode, Trajectory
 from harness.settings import is_own_model
 from runner.analysis.verdicts.trajectory import Stays, judged

@@ -169,9 +169,8 @@ def render(folder: Path) -> Report:
 def facts(records: Sequence[Record]) -> str:
     """One line on where the records were measured; a trial says so."""
     trial = any(record.job.case.scale == "tiny" for record in records)
-    return (
-        f"{environment_line(records[0].environment)}.{' A trial: the figures mean nothing.' if trial else ''}"
-    )
+    note = " A trial: the figures mean nothing." if trial else ""
+    return f"{environment_line(records[0].environment)}.{note}"
 
 
 def estimates(records: Sequence[Record]) -> Mapping[tuple[str, str], Estimate]:

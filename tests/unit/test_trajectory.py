@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.codec import from_json, to_json
-from harness.recorded.trajectory import AGAIN, NOISY, SEEDS
+from harness.recorded.numerics import AGAIN, NOISY, SEEDS
 from harness.schema import Course, Record, Trajectory
 from runner.analysis.derive import summarize
 from runner.analysis.verdicts.trajectory import FACTOR, Stays, judged

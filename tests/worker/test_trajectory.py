@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from harness.numerics.trajectory import Trajectories
-from harness.recorded.trajectory import AGAIN
+from harness.recorded.numerics import AGAIN
 from harness.schema import Course, Extras, Protocol
 from harness.timing.step import Variant
 from harness.worker.session import Session

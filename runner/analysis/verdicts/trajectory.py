@@ -20,7 +20,7 @@ from enum import Enum
 from itertools import pairwise
 from statistics import fmean
 
-from harness.recorded.trajectory import AGAIN, NOISY, SEEDS
+from harness.recorded.numerics import AGAIN, NOISY, SEEDS
 from harness.schema import Course, Record, Scalar, Trajectory
 from runner.analysis.results import Estimate
 
