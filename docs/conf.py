@@ -29,8 +29,8 @@ html_extra_path = ["site"]  # index.html leads to README.html
 html_copy_source = False
 
 CONTENTS = {
-    "Begin": "docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/FAQ docs/GLOSSARY",
-    "Use": "docs/WHY docs/COMPARE docs/CI docs/GPU docs/FLAGS docs/API docs/FORMAT docs/VERSIONS",
+    "Begin": "docs/GETTING_STARTED docs/YOUR_MODEL docs/MODELS docs/COMPILERS docs/FAQ docs/GLOSSARY",
+    "Use": "docs/WHY docs/COMPARE docs/CI docs/PYTEST docs/GPU docs/FLAGS docs/API docs/FORMAT docs/VERSIONS",
     "Trust": (
         "docs/RESULTS docs/FOUND docs/MEASURING docs/STATISTICS docs/PARITY docs/NUMERICS docs/BIAS "
         "docs/RELIABILITY docs/STUDIES"
