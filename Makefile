@@ -143,7 +143,7 @@ BLOCKS := DINOv3_ViT_small,DistilBertForMaskedLM,CLIP_ViT_B32,ConvNeXtV2_tiny,Sw
 BLOCKS := $(BLOCKS),vit_base_patch16_224,mixer_b16_224,beit_base_patch16_224,eva02_tiny_patch14_224
 regional: $(STAMP)
 	$(RUN) runner.py --suites=timm_models,huggingface --inference --float32 --devices=cpu --scale=full --batch-size=1 -n12 \
-		--processes=1 --compile-runs=1 --compilers=inductor_regional,inductor --only=$(BLOCKS) --output-dir=$(REGIONAL) || test $$? = 1
+		--processes=1 --compile-runs=1 --phase-timeout=compile=300 --compilers=inductor_regional,inductor --only=$(BLOCKS) --output-dir=$(REGIONAL) || test $$? = 1
 	mkdir -p results/regional-cpu
 	for name in records.jsonl run.json; do gzip -9nc $(REGIONAL)/$$name > results/regional-cpu/$$name.gz; done
 

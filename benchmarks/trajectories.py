@@ -88,6 +88,7 @@ def values(step: int) -> tuple[Any, Any, Any]:
 
 
 GPT = partial(NanoGPT, vocab_size=16, block_size=12, n_layer=1, n_head=2, n_embd=16)
+SMALL_MLP = partial(MLP, vocab_size=16, input_len=12, n_embd=8, n_hidden=64)
 EINSUM = partial(TLTransformer, vocab_size=16, block_size=12, n_layer=1, n_head=2, d_model=16)
 MODELS: Mapping[str, tuple[Callable[[], Any], Any, Any]] = {
     "tanh": (partial(dense, nn.Tanh), f.mse_loss, values),
@@ -99,11 +100,7 @@ MODELS: Mapping[str, tuple[Callable[[], Any], Any, Any]] = {
     "GRU": (partial(Recurrent, partial(nn.GRU, batch_first=True)), every_symbol_loss, text),
     "GPT": (GPT, every_symbol_loss, text),
     "einsum": (partial(EINSUM, d_head=8, d_mlp=32), every_symbol_loss, text),
-    "MLP": (
-        partial(MLP, vocab_size=16, input_len=12, n_embd=8, n_hidden=64),
-        last_symbol_loss,
-        partial(text, last=True),
-    ),
+    "MLP": (SMALL_MLP, last_symbol_loss, partial(text, last=True)),
     "dropout": (partial(GPT, dropout=0.1), every_symbol_loss, text),
 }
 
@@ -153,14 +150,8 @@ def rows_of(name: str, dtype: str, optimizer: str, lr: float, planted: Any) -> I
     case = next((case for case in cases if case.name == name), replace(cases[0], name=name, suite="own"))
     settings: Any = {"accuracy": False, "performance": False, "keep_dropout": name == "dropout"}
     protocol = Protocol(threads=1, optimizer=optimizer, **settings)
-    job = Job(
-        case=case,
-        device="cpu",
-        dtype=dtype,
-        candidates=(),
-        protocol=protocol,
-        extras=Extras(trajectory=steps, learning_rate=lr),
-    )
+    extras = Extras(trajectory=steps, learning_rate=lr)
+    job = Job(case=case, device="cpu", dtype=dtype, candidates=(), protocol=protocol, extras=extras)
 
     def build(_: Case) -> Workload:
         make, loss, batches = MODELS[name]

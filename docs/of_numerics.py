@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from docs.records import ROOT, records_below
-from harness.schema import Record
+from harness.schema import Numerics, Record
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
-from runner.analysis.digits import estimate_text, significant
+from runner.analysis.digits import estimate_text, share_text, significant
 from runner.analysis.results import PAIRS, Result
 from runner.analysis.statistics import geomean
 from runner.analysis.texts import mean_text
-from runner.reports.parts.numerics import share
 
 CARDS, TRAJECTORIES = (ROOT / "results" / name for name in ("numerics-cpu", "training-runs-cpu"))
 PLAIN, STRICT = "inductor", "inductor_strict"
@@ -26,6 +25,10 @@ def _records(folder: Path) -> Sequence[Record]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else significant(value, 2)
+
+
+def _share(card: Numerics | None) -> str:
+    return "-" if card is None or card.bit_equal is None else share_text(card.bit_equal)
 
 
 def cards() -> list[str]:
@@ -45,14 +48,12 @@ def cards() -> list[str]:
     def cells(model: str, dtype: str) -> Iterator[str]:
         sides = [known.get((model, dtype, candidate)) for candidate in (PLAIN, STRICT)]
         plain, strict = (side.numerics if side else None for side in sides)
-        yield share(plain.bit_equal) if plain else "-"
-        yield share(strict.bit_equal) if strict else "-"
+        yield _share(plain)
+        if dtype == PRECISIONS[0]:  # in the other, the cards of both are the same
+            yield _share(strict)
         yield f"{_number(plain.ulp_median)}, {_number(plain.ulp_99)}" if plain else "-"
-        yield (
-            "/".join(map(_number, (plain.sqnr_db, plain.eager_sqnr_db, plain.noisy_sqnr_db)))
-            if plain
-            else "-"
-        )
+        decibels = (plain.sqnr_db, plain.eager_sqnr_db, plain.noisy_sqnr_db) if plain else ()
+        yield "/".join(map(_number, decibels)) or "-"
         yield prices.get((model, dtype), "-")
 
     models = dict.fromkeys(model for model, _, _ in known)
@@ -76,15 +77,23 @@ def cards() -> list[str]:
 
 
 def trajectories() -> list[str]:
-    """A row for each model and precision, with the verdict on each candidate."""
-    of_job: dict[str, list[Result]] = {}
+    """A row for each model: in each precision the verdicts, or the one on all candidates, and losses."""
+    of_job: dict[tuple[str, str], list[Result]] = {}
     for result in summarize(_records(TRAJECTORIES)).comparisons:
+        job = result.record.job
         if result.record.trajectory is not None:
-            of_job.setdefault(result.record.job.key, []).append(result)
-    rows, known = [], columns()
-    for results in of_job.values():
-        job = results[0].record.job
-        told = "; ".join(f"{r.record.candidate} {known['trajectory'].value(r)}" for r in results)
-        losses = (known[f"trajectory_{name}loss"].value(results[-1]) for name in ("", "noisy_", "seed_"))
-        rows.append(f"| {' | '.join((job.case.name, job.dtype, told, *map(_number, losses)))} |")
-    return rows
+            of_job.setdefault((job.case.name, job.dtype), []).append(result)
+
+    def cells(results: Sequence[Result]) -> Iterator[str]:
+        verdicts = {r.record.candidate: str(columns()["trajectory"].value(r)) for r in results}
+        same = len({*verdicts.values()}) == 1
+        yield next(iter(verdicts.values())) if same else "; ".join(map(" ".join, verdicts.items()))
+        for name in ("", "noisy_", "seed_"):
+            yield _number(columns()[f"trajectory_{name}loss"].value(results[-1]))
+
+    models = dict.fromkeys(model for model, _ in of_job)
+    jobs = {model: [of_job.get((model, dtype)) for dtype in reversed(PRECISIONS)] for model in models}
+    return [
+        f"| {' | '.join((model, *(c for job in own for c in (cells(job) if job else '----'))))} |"
+        for model, own in jobs.items()
+    ]

@@ -45,7 +45,7 @@ class Trajectories:
         weights = self._eager.program.module.named_parameters()
         self._weights = {name: weight.detach().clone() for name, weight in weights}
         self._first = _sketches(self._eager)
-        self._of_eager: tuple[Course, list[Sketches]] | None = None
+        self._of_eager: tuple[Course, list[Sketches], Sequence[str]] | None = None
         self._resolution = 0.0
         names = (EAGER_START, AGAIN, *NOISY, *(SEEDS if self._batches else ()), *job.candidates)
         self._left = self._steps * sum(map(_cost, names))  # in eager steps
@@ -76,13 +76,13 @@ class Trajectories:
             weights = {name: _jittered(weight, loud, generator) for name, weight in weights.items()}
         variant = candidate or self._eager
         update = variant.training(weights, self._job.protocol, self._job.extras.learning_rate)
-        rows, there = self._trained(name, variant, update, noise, first)
+        rows, there, names = self._trained(name, variant, update, noise, first)
         loss, norm = zip(*rows, strict=True)
         course = Course(name=name, loss=loss, gradient_norm=norm, seconds=time.perf_counter() - began)
         if self._of_eager is None:
-            self._of_eager = course, there
+            self._of_eager = course, there, names
             return replace(course, parameters=tuple(_distance(now, self._first) for now in there))
-        eager, theirs = self._of_eager
+        eager, theirs, known = self._of_eager
         apart = (
             _distance(now, was) / (_distance(was, self._first) or 1.0)
             for now, was in zip(there, theirs, strict=True)
@@ -92,13 +92,14 @@ class Trajectories:
             loss=_differences(loss, eager.loss),
             gradient_norm=_differences(norm, eager.gradient_norm),
             parameters=_differences([*apart], [0.0] * len(there)),
+            extra_gradients=tuple(parameter for parameter in names if parameter not in known),
         )
 
     def _trained(
         self, name: str, variant: Variant, update: Callable[[], object], noise: Noise | None, first: int
-    ) -> tuple[list[tuple[float, float]], list[Sketches]]:
-        """Loss and gradient norm of each step, and the parameters at each place."""
-        rows, there = list[tuple[float, float]](), list[Sketches]()
+    ) -> tuple[list[tuple[float, float]], list[Sketches], Sequence[str]]:
+        """Loss and gradient norm of each step, parameters at each place, names of those with a gradient."""
+        rows, there, names = list[tuple[float, float]](), list[Sketches](), list[str]()
         for step in range(self._steps):
             began = time.perf_counter()
             left_s = self._spent_s / self._done * self._left if self._done else math.nan
@@ -108,6 +109,7 @@ class Trajectories:
             with noise or nullcontext():
                 loss, _ = variant.step()
             self._resolution = torch.finfo(loss.dtype).eps
+            names = [n for n, p in variant.program.module.named_parameters() if p.grad is not None]
             rows.append((float(loss.detach()), _norm(variant) / variant.program.loss_scale))
             update()
             if step + 1 in self._places:
@@ -115,7 +117,7 @@ class Trajectories:
             self._done, self._left = self._done + _cost(name), self._left - _cost(name)
             self._spent_s += time.perf_counter() - began
         variant.release()
-        return rows, there
+        return rows, there, names
 
     def _give(self, variant: Variant, step: int) -> None:
         """Copies the batch of this step into the variant's inputs and target, whose addresses code keeps."""

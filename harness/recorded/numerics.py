@@ -68,6 +68,7 @@ class Course:
     gradient_norm: tuple[float, ...] = ()  # at each step: the root of the sum of the squares of all gradients
     # at each place: distance from eager's parameters / how far eager's have come from the first ones
     parameters: tuple[float, ...] = ()
+    extra_gradients: tuple[str, ...] = ()  # parameters that have a gradient here, but none in eager
     seconds: float = 0.0  # of the whole run
 
 

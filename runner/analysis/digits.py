@@ -120,8 +120,8 @@ def break_even_text(even: BreakEven) -> str:
 
 
 def share_text(value: float) -> str:
-    """A share in percent: ``2 %``"""
-    return f"{value * 100:.3g} %"
+    """A share in percent: ``2 %``. No share below 1 is rounded to 100 %."""
+    return f"{value * 100 if value >= 1.0 else min(value * 100, 99.9):.3g} %"
 
 
 def number_text(value: float | str, unit: str, digits: int = 3) -> str:

@@ -39,9 +39,7 @@ FLAGS = {
 }
 SWITCHES = ("--inference", "--fixed-batch")
 QUICK = ("lcnet_050", "mnasnet_100", "MobileBertForMaskedLM")
-REPEATED = (
-    2.0  # pooled standard deviations of published numbers by which ours may differ, beyond its interval
-)
+REPEATED = 2.0  # pooled deviations of published numbers by which ours may differ, beyond its interval
 BUILDS = ("sebotnet33ts_256",)  # whose two numbers are of two builds, before and after a regression
 NO_NUMBER = "no number"
 KINDS = (HOLDS, FAILS, OPEN, NO_NUMBER)

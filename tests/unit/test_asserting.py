@@ -54,12 +54,7 @@ CASES: dict[str, tuple[str, tuple[Record, ...], dict[str, Any], tuple[str, ...]]
     ),
     "cannot be measured again": ("not_slower", (of(speedup=0.5),), {}, ("error: slower",)),
     "slower by less": ("not_slower", (of(speedup=0.5),), {"threshold": 1.5}, ()),
-    "open": (
-        "not_slower",
-        (of(speedup=0.98, jitter=0.3),),
-        {},
-        ("torchduet: ", "; to close: ", "by more"),
-    ),
+    "open": ("not_slower", (of(speedup=0.98, jitter=0.3),), {}, ("torchduet: ", "; to close: ", "by more")),
     "not timed": ("not_slower", (of(speedup=None),), {}, ("error", "no step was timed")),
     "wrong and fast": ("not_slower", (of(status=Status.FAIL_ACCURACY, speedup=3.0),), {}, ("error: Parity",)),
     "whole": ("no_graph_breaks", (of(metrics={"graph_breaks": 0}),), {}, ()),

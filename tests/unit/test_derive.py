@@ -105,10 +105,7 @@ def test_functions_of_one_file_are_one_suite() -> None:
     assert [name.partition("-")[0] for name, _ in suites] == ["models", "models", "my.zoo", "toys"]
     assert len({name for name, _ in suites}) == len(suites)
     totals = {group.place.suite: group.total for group in summary.groups[:2]}
-    assert totals == {
-        "/a/models.py": 2,
-        "/b/models.py": 1,
-    }
+    assert totals == {"/a/models.py": 2, "/b/models.py": 1}
     assert [len(section.groups) for section in sections(summary)] == [1, 1, 1, 1]
 
 

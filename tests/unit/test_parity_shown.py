@@ -36,7 +36,7 @@ def test_rows_are_shown_of_eager_once_and_of_each_candidate() -> None:
     (table,) = ROWS.tables(summarize([*records, make_record(make_job("without"))]))
     shown = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     assert [row["variant"] for row in shown] == ["eager", "aot_eager", "inductor"]
-    assert [row["alone"] for row in shown] == ["all", *["99.99 % (ULP 0, 2, 1,234)"] * 2]
+    assert [row["alone"] for row in shown] == ["all", *["99.9 % (ULP 0, 2, 1,234)"] * 2]
     assert [row["in other company"] for row in shown] == ["all", "-", "-"]
     assert table.notes[1:] == tuple(f"{r.candidate}: not defined: no output has 8 rows" for r in records)
 

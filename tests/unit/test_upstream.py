@@ -116,10 +116,7 @@ COMMANDS = {
         f"--training -dcpu --inductor-compile-mode={mode} --inductor --disable-cudagraphs": (
             f"training float32 {meant} None"
         )
-        for mode, meant in (
-            ("max-autotune", "inductor_max_autotune_no_cudagraphs"),
-            ("default", "inductor"),
-        )
+        for mode, meant in (("max-autotune", "inductor_max_autotune_no_cudagraphs"), ("default", "inductor"))
     },
     # the README of 2022, and study E
     "-dcuda --isolate -n100 --speedup-ts": "inference float32 torchscript None",

@@ -15,25 +15,9 @@ from runner.cli.main import main
 from runner.engine.experiments import attempted
 from runner.errors import UsageError
 from runner.plan.compilers import Usable
-from runner.runs.why.asking import (
-    LOOK,
-    TOGETHER,
-    explained,
-    next_of_tune,
-    next_of_why,
-    tuned,
-    tuning,
-    usable,
-)
+from runner.runs.why.asking import LOOK, TOGETHER, explained, next_of_tune, next_of_why, tuned, tuning, usable
 from runner.runs.why.causes import Proposal, causes, proposals, settings_to_try
-from runner.runs.why.explain import (
-    Why,
-    acting,
-    candidates_for,
-    explain,
-    share_of_loss,
-    with_setting,
-)
+from runner.runs.why.explain import Why, acting, candidates_for, explain, share_of_loss, with_setting
 from runner.runs.why.looked import LINES, LOOKING, REST, TRACE, Looked
 from runner.runs.why.page import balance_png, hand_over, page
 from runner.runs.why.words import BALANCE, as_json, cause_lines, markdown, show
@@ -169,9 +153,7 @@ def explanations() -> dict[str, Why]:
     alone = explain("inductor", run(TIMES_OF_TWO), TWO, None)
     known_together = explain("inductor", run({BOTH: 10.5, "inductor": 13.0}), [known(acting(alone))], None)
     decided["two causes, tested together once"] = replace(
-        alone,
-        together=known_together.causes[0],
-        attempts=(*alone.attempts, *known_together.attempts),
+        alone, together=known_together.causes[0], attempts=(*alone.attempts, *known_together.attempts)
     )
     much, little = ({LINES[0]: (9.0, eager), REST: (0.5, rest)} for eager, rest in ((8.0, 2.0), (9.0, 0.5)))
     decided["the balance lacks much"] = replace(why(10.0), balance=much)

@@ -103,6 +103,21 @@ def test_compare_trains_on_batches(batches: Any) -> None:
     assert "Training runs: 20 steps" in str(result)
 
 
+class Heads(nn.Linear):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x @ self.weight.T, 2 * self.bias  # of which the loss needs the first alone
+
+
+def test_weights_that_only_a_compiled_step_decays_are_named() -> None:
+    x, y = pairs(0)
+    few: Any = {"protocol": Protocol(performance=False), "compilers": "aot_eager", "trajectory": STEPS}
+    result = compare(Heads(4, 1), x, loss=lambda output, target: loss(output[0], target), target=y, **few)
+    verdict = result.comparisons[0].value("trajectory")
+    assert verdict.startswith(
+        "outside from step 1 (parameters); the optimizer moves bias, which has no gradient"
+    )
+
+
 @pytest.mark.parametrize(
     ("batches", "sentence"),
     [

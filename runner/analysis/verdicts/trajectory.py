@@ -28,6 +28,7 @@ WINDOWS = 10
 FACTOR = 3.0  # of benchmarks/trajectories.py: see docs/NUMERICS.md
 AGREE, UNITS = 0.01, 2.0  # of the loss, or so many units in its last place
 RANDOM = "; it may draw other random numbers"  # which is no fault
+EXTRA = "; the optimizer moves {first}, which has no gradient in eager ({count} such)"
 POINTS = 50  # of a curve
 NOISE, SEED = "noisy eager (4)", "another seed"
 QUANTITIES = ("loss", "gradient norm", "parameters")
@@ -111,7 +112,10 @@ def numbers(record: Record) -> dict[str, Scalar]:
     if trajectory is None:
         return {}
     verdict = judged(trajectory)
-    random = record.model is not None and record.model.generators and verdict.stays is Stays.OUTSIDE
+    random = record.model is not None and record.model.generators
+    extra, why = trajectory.candidate.extra_gradients, ""
+    if verdict.stays is Stays.OUTSIDE:
+        why = EXTRA.format(first=extra[0], count=len(extra)) if extra else RANDOM if random else ""
     windows = sum(end <= verdict.horizon for end in _ends(trajectory.steps)[1:])
 
     def loss(courses: Iterable[Course]) -> float | None:
@@ -121,7 +125,7 @@ def numbers(record: Record) -> dict[str, Scalar]:
     by_name = {course.name: course for course in trajectory.courses}
     every = (trajectory.eager, *trajectory.courses, trajectory.candidate, *trajectory.repeats)
     return {
-        "trajectory": text(verdict) + (RANDOM if random else ""),
+        "trajectory": text(verdict) + why,
         "trajectory_step": verdict.step,
         "trajectory_horizon": verdict.horizon,
         "trajectory_ratio": verdict.ratio,

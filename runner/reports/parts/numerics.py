@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 
 from runner.analysis.columns import NUMERICS as GROUP
 from runner.analysis.columns import Column, own_columns
-from runner.analysis.digits import MISSING, share_text
 from runner.analysis.results import Result, Summary
 from runner.analysis.texts import compiler_name
 from runner.reports.parts.ratios import of_job
@@ -20,7 +18,6 @@ NOTE = (
     "The first rows of a model are controls: how far eager itself is from its first call. docs/NUMERICS.md "
     "defines the columns."
 )
-NEARLY_ALL = 0.999  # the largest share that a text gives to less than all
 SHOWN: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
         "bit_equal": ("bits\nequal", 0),
@@ -64,22 +61,13 @@ def _run(card: Result) -> str:
     return compiler_name(card.compiler)
 
 
-def share(value: float | None) -> str:
-    return MISSING if value is None else share_text(value if value == 1.0 else min(value, NEARLY_ALL))
-
-
-def _share_of(column: Column[Result], card: Result) -> str:
-    return share(column.value(card))
-
-
 def _columns(summary: Summary) -> Iterator[Column[Result]]:
     yield from of_job(summary, lambda card: card.record)
     yield Column("run", "text", _run, "run")
     for column in own_columns():
         if column.group == GROUP:
             header, drop = SHOWN.get(column.name, ("", 0))
-            text = partial(_share_of, column) if column.unit == "share" else None
-            yield replace(column, header=header, drop=drop, text=text)
+            yield replace(column, header=header, drop=drop)
 
 
 NUMERICS: View[Summary, Result] = View(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from harness.declared import CANDIDATE, EAGER, finite
 from runner.analysis.columns import Column, text_column
-from runner.analysis.digits import MISSING
+from runner.analysis.digits import MISSING, share_text
 from runner.analysis.results import Result, Summary
 from runner.analysis.texts import compiler_name
 from runner.names import plain
@@ -53,12 +53,12 @@ def _name(row: Row) -> str:
 
 
 def _cell(kind: str, row: Row) -> str:
-    """``all``, or ``97.2 % (ULP 0, 1, 12)``. No share below 1 is rounded to it."""
+    """``all``, or ``97.2 % (ULP 0, 1, 12)``"""
     share, *ulp = (finite(row.value(f"{kind}_{what}")) for what in WHAT)
     if share is None or share == 1.0:
         return MISSING if share is None else "all"
     known = ", ".join(MISSING if value is None else f"{value:,.0f}" for value in ulp)
-    return f"{min(share * 100, 99.99):.4g} % (ULP {known})"
+    return f"{share_text(share)} (ULP {known})"
 
 
 def _notes(_: Summary, rows: Sequence[Row]) -> Iterator[str]:
