@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from scipy.stats import gmean
 
-from docs import of_numerics
+from docs import of_matrix, of_numerics
 from docs.records import (
     AGAIN,
     AVX2,
@@ -41,7 +41,7 @@ from docs.records import (
     with_further_processes,
 )
 from harness.loading.python_file import load_file
-from harness.schema import COLD, Protocol, Record, Samples
+from harness.schema import COLD, Protocol, Record, Samples, Status
 from runner.analysis.columns import columns, frame
 from runner.analysis.derive import summarize
 from runner.analysis.digits import estimate_text, ms_text, seconds_text, steps_text
@@ -425,10 +425,15 @@ def regional() -> list[str]:
         rows.append(f"| {' | '.join(cells)} |")
     if not rows:
         return []
+    stopped = [
+        f"{job.case.name} by blocks was stopped after {job.protocol.phase_timeouts_s['compile']:g} s of "
+        f"compilation (whole: {seconds_text(starts[job.key, 'inductor'])} s)"
+        for job in {r.job.key: r.job for r in records if r.status is Status.TIMEOUT}.values()
+    ]
     means = [mean_text(geomean(own)) for own in (speeds, steps)]
     jobs = {record.job.key for record in records}
     whole = f"| geometric mean [95 %] | | | {means[0]} | | | {means[1]} |"
-    return [*rows, whole, f"{len(rows)} of {len(jobs)} models pass with both", made_with(records)]
+    return [*rows, whole, *stopped, f"{len(rows)} of {len(jobs)} models pass with both", made_with(records)]
 
 
 def lines() -> dict[str, list[str]]:
@@ -476,6 +481,7 @@ def lines() -> dict[str, list[str]]:
             *(*sentences(small, all_small), small_explained(explanations, all_small), rules(older, records)),
             *regional(),
         ],
+        "docs/MEASURING.md": [of_matrix.matrix()],
         "docs/NUMERICS.md": [*of_numerics.cards(), *of_numerics.trajectories()],
         "docs/BIAS.md": [
             f"{smallest_to_largest(both, 'processor')} on another processor",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from docs.records import ROOT, records_below
-from harness.schema import Numerics, Record
+from harness.schema import Numerics
 from runner.analysis.columns import columns
 from runner.analysis.derive import summarize
 from runner.analysis.digits import estimate_text, share_text, significant
@@ -17,10 +16,6 @@ from runner.analysis.texts import mean_text
 CARDS, TRAJECTORIES = (ROOT / "results" / name for name in ("numerics-cpu", "training-runs-cpu"))
 PLAIN, STRICT = "inductor", "inductor_strict"
 PRECISIONS = ("bfloat16", "float32")
-
-
-def _records(folder: Path) -> Sequence[Record]:
-    return [*records_below(folder)] if folder.is_dir() else []
 
 
 def _number(value: float | None) -> str:
@@ -36,7 +31,7 @@ def cards() -> list[str]:
 
     The last lines are sentences.
     """
-    records = _records(CARDS)
+    records = [*records_below(CARDS)]
     known = {(r.job.case.name, r.job.dtype, r.candidate): r for r in records}
     speeds = {
         (pair.record.job.case.name, pair.record.job.dtype): pair.estimate
@@ -49,12 +44,14 @@ def cards() -> list[str]:
         sides = [known.get((model, dtype, candidate)) for candidate in (PLAIN, STRICT)]
         plain, strict = (side.numerics if side else None for side in sides)
         yield _share(plain)
-        if dtype == PRECISIONS[0]:  # in the other, the cards of both are the same
+        differ = dtype == PRECISIONS[0]  # in the other, the cards of plain and strict are the same
+        if differ:
             yield _share(strict)
         yield f"{_number(plain.ulp_median)}, {_number(plain.ulp_99)}" if plain else "-"
         decibels = (plain.sqnr_db, plain.eager_sqnr_db, plain.noisy_sqnr_db) if plain else ()
         yield "/".join(map(_number, decibels)) or "-"
-        yield prices.get((model, dtype), "-")
+        if differ:
+            yield prices.get((model, dtype), "-")
 
     models = dict.fromkeys(model for model, _, _ in known)
     rows = ((model, *(cell for dtype in PRECISIONS for cell in cells(model, dtype))) for model in models)
@@ -77,19 +74,25 @@ def cards() -> list[str]:
 
 
 def trajectories() -> list[str]:
-    """A row for each model: in each precision the verdicts, or the one on all candidates, and losses."""
-    of_job: dict[tuple[str, str], list[Result]] = {}
-    for result in summarize(_records(TRAJECTORIES)).comparisons:
+    """A row for each model: in each precision the verdicts, or the one on all candidates, and losses.
+
+    A job that ran again has its newest records.
+    """
+    of_job: dict[tuple[str, str], dict[str, Result]] = {}
+    folders = (TRAJECTORIES, *sorted(TRAJECTORIES.glob("again*")))
+    records = [record for folder in folders for record in records_below(folder)]
+    newest = {(record.job.case.name, record.job.dtype, record.candidate): record for record in records}
+    for result in summarize([*newest.values()]).comparisons:
         job = result.record.job
         if result.record.trajectory is not None:
-            of_job.setdefault((job.case.name, job.dtype), []).append(result)
+            of_job.setdefault((job.case.name, job.dtype), {})[result.record.candidate] = result
 
-    def cells(results: Sequence[Result]) -> Iterator[str]:
-        verdicts = {r.record.candidate: str(columns()["trajectory"].value(r)) for r in results}
+    def cells(results: Mapping[str, Result]) -> Iterator[str]:
+        verdicts = {name: str(columns()["trajectory"].value(result)) for name, result in results.items()}
         same = len({*verdicts.values()}) == 1
         yield next(iter(verdicts.values())) if same else "; ".join(map(" ".join, verdicts.items()))
         for name in ("", "noisy_", "seed_"):
-            yield _number(columns()[f"trajectory_{name}loss"].value(results[-1]))
+            yield _number(columns()[f"trajectory_{name}loss"].value([*results.values()][-1]))
 
     models = dict.fromkeys(model for model, _ in of_job)
     jobs = {model: [of_job.get((model, dtype)) for dtype in reversed(PRECISIONS)] for model in models}

@@ -162,10 +162,7 @@ def another_model(theirs: Truth, problem: str) -> CrossParity:
 
 
 def _parity(
-    theirs: Truth,
-    judgments: Sequence[Judgment],
-    failures: Sequence[Judgment],
-    spread: Mapping[str, float],
+    theirs: Truth, judgments: Sequence[Judgment], failures: Sequence[Judgment], spread: Mapping[str, float]
 ) -> Parity:
     worst = max(failures or judgments, key=lambda judgment: judgment.used, default=None)
     error = None

@@ -169,9 +169,7 @@ def align(
     blind = ~fine[1] & (~_same_kind(meant, ours) | excused)
     judged = fine[1]
     return Sides(
-        truth=torch.where(fine[0], truth, ours)[judged],
-        other=theirs[judged],
-        blind=int(blind.sum()),
+        truth=torch.where(fine[0], truth, ours)[judged], other=theirs[judged], blind=int(blind.sum())
     )
 
 

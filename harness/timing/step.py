@@ -18,12 +18,7 @@ from harness.precision import Precision, allow_tf32
 from harness.program import Batch, Forward, Program
 from harness.recorded.numerics import DEFAULT_OPTIMIZER
 from harness.schema import Protocol
-from harness.tensors import (
-    as_tensor,
-    dense_parts,
-    named_leaves,
-    named_tensors,
-)
+from harness.tensors import as_tensor, dense_parts, named_leaves, named_tensors
 from harness.timing.copies import given_of
 from harness.timing.measure import LapClock
 from harness.timing.modes import InFp64

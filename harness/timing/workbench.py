@@ -51,11 +51,7 @@ class Workbench:
         return self.variant(self.precision if candidate else self.baseline_precision)
 
     def variant(
-        self,
-        kind: Precision | None = None,
-        *,
-        exact: bool = False,
-        make: Callable[..., Variant] = Variant,
+        self, kind: Precision | None = None, *, exact: bool = False, make: Callable[..., Variant] = Variant
     ) -> Variant:
         """Eager on a fresh copy. ``exact``: in fp64, with the weights and inputs of the timed variants."""
         kind = kind or self.precision

@@ -450,10 +450,7 @@ class Session:
         """
         self._say("finish", BASELINE)
         ended = Ended(
-            job=self._job,
-            device=self._device,
-            variants=self._variants,
-            synchronize=self._bench.synchronize,
+            job=self._job, device=self._device, variants=self._variants, synchronize=self._bench.synchronize
         )
         metrics = {} if soon else at_the_end(ended)
         if self._job.extras.batch_invariant and not (soon or self._job.protocol.process):

@@ -39,12 +39,7 @@ from runner.analysis.results import (
     Summary,
 )
 from runner.analysis.start_up import start_forms
-from runner.analysis.statistics import (
-    coefficient_of_variation,
-    geomean,
-    lag_1_autocorrelation,
-    wilson,
-)
+from runner.analysis.statistics import coefficient_of_variation, geomean, lag_1_autocorrelation, wilson
 from runner.analysis.sweep import curves
 from runner.analysis.verdicts import Verdict
 from runner.analysis.verdicts.compiling import (
@@ -100,11 +95,7 @@ def compare(records: Sequence[Record]) -> tuple[Result, ...]:
 def _comparison(record: Record, device: str, own: Mapping[str, Ratio], peaks: Peaks) -> Result:
     step = own["step"].estimate if "step" in own else None
     estimate = step if isinstance(step, PairedEstimate) else None
-    derived = {
-        **_derived_of(record, estimate, peaks),
-        **_steadiness(record, estimate),
-        **numbers(record),
-    }
+    derived = {**_derived_of(record, estimate, peaks), **_steadiness(record, estimate), **numbers(record)}
     metrics, times = record.metrics, compilations_of(record)
     if times:
         derived[LATENCY] = center(times)

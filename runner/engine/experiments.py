@@ -266,11 +266,7 @@ def attempted(
         job = replace(attempt.job, protocol=replace(attempt.job.protocol, process=attempt.process))
         for record in measure(job, attempt.candidates, None):
             yield replace(
-                record,
-                job=attempt.job,
-                process=attempt.process,
-                experiment=attempt.experiment,
-                caches=caches,
+                record, job=attempt.job, process=attempt.process, experiment=attempt.experiment, caches=caches
             )
         return
     for left in folder.glob("caches-*"):  # by a run that was killed

@@ -7,17 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.schema import (
-    Course,
-    Failure,
-    ModelFacts,
-    Numerics,
-    Parity,
-    Round,
-    Scalar,
-    Status,
-    TensorError,
-)
+from harness.schema import Course, Failure, ModelFacts, Numerics, Parity, Round, Scalar, Status, TensorError
 from runner.names import reason
 from runner.store.record_file import whole_number
 

@@ -23,15 +23,7 @@ from harness.schema import Protocol
 from runner.analysis.results import PairedEstimate
 from runner.analysis.statistics import Numbers
 from runner.analysis.verdicts import Limits, Verdict
-from runner.analysis.verdicts.decision import (
-    HALF,
-    Z_95,
-    judged,
-    needed,
-    rounds_can_close,
-    stands,
-    verdict,
-)
+from runner.analysis.verdicts.decision import HALF, Z_95, judged, needed, rounds_can_close, stands, verdict
 
 Columns = tuple[Numbers, Numbers]
 """(baseline seconds, candidate seconds), one value of each per round."""

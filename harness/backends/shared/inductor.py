@@ -24,12 +24,7 @@ from harness.backends.shared.options import (
     settings_of_mode,
     what_became_of,
 )
-from harness.counters import (
-    counting_graphs,
-    cudagraph_copied_inputs,
-    cudagraph_skips,
-    latest_cudagraph_skip,
-)
+from harness.counters import counting_graphs, cudagraph_copied_inputs, cudagraph_skips, latest_cudagraph_skip
 from harness.devices import of
 from harness.hardware.installed import any_program, missing_for_triton
 from harness.program import Compiled, Program, own_code

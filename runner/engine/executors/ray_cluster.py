@@ -219,11 +219,7 @@ class RayExecutor:
         }
         # no retries by Ray: they would repeat candidates that have a record
         remote = ray.remote(measured).options(
-            num_cpus=cpus,
-            num_gpus=gpus,
-            max_retries=0,
-            num_returns="streaming",
-            scheduling_strategy="SPREAD",
+            num_cpus=cpus, num_gpus=gpus, max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD"
         )
         task.stream = remote.remote(json.dumps(order))
 

@@ -71,7 +71,5 @@ def _columns(summary: Summary) -> Iterator[Column[Result]]:
 
 
 NUMERICS: View[Summary, Result] = View(
-    *("numerics", _cards, _columns, TITLE),
-    group=lambda card: card.record.job.key,
-    notes=lambda *_: [NOTE],
+    *("numerics", _cards, _columns, TITLE), group=lambda card: card.record.job.key, notes=lambda *_: [NOTE]
 )

@@ -16,16 +16,7 @@ from harness.schema import COLD, Record
 from harness.settings import SHARE, number_text, within
 from runner.analysis.digits import estimate_text, p_text, share_text
 from runner.analysis.ratios import is_compiled
-from runner.analysis.results import (
-    COMPILATION,
-    COMPILATIONS,
-    SPEEDUP,
-    STEP,
-    Estimate,
-    Ratio,
-    Result,
-    Summary,
-)
+from runner.analysis.results import COMPILATION, COMPILATIONS, SPEEDUP, STEP, Estimate, Ratio, Result, Summary
 from runner.analysis.verdicts import Limits
 from runner.errors import UsageError, unknown
 from runner.names import plain, reason, where

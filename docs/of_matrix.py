@@ -1,0 +1,42 @@
+"""What docs/MEASURING.md says of the matrix: our time beside that of ``benchmarks/dynamo``."""
+
+from __future__ import annotations
+
+import csv
+import math
+from datetime import datetime
+
+from docs.records import ROOT, records_below
+from runner.analysis.derive import summarize
+
+FOLDER = ROOT / "results" / "matrix-cpu" / "beside-dynamo"
+PARITY = ("spent_eager_s", "spent_fp64_s", "candidate_spent_check_s")
+
+
+def matrix() -> str:
+    """One sentence. Times of a job stand in each record of its worker, and count once."""
+    records = [*records_below(FOLDER)]
+    jobs = {record.job.key: record for record in records}.values()
+
+    def seconds(*names: str) -> float:
+        sides = ((name, records if name.startswith("candidate_") else jobs) for name in names)
+        return sum(float(record.metrics[name] or 0) for name, those in sides for record in those)
+
+    begun, ended = (datetime.fromisoformat(time) for time in (records[0].started, records[-1].ended))
+    wall_s = (ended - begun).total_seconds()
+    with (FOLDER / "dynamo.csv").open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    theirs_s = sum(float(row["seconds"]) for row in rows)
+    theirs = {(r["model"], r["mode"], r["backend"]): r["result"] for r in rows if r["test"] == "performance"}
+    inside, known = 0, summarize(records).comparisons
+    for result in known:
+        case, interval = result.record.job.case, result.estimate and result.estimate.interval
+        other = math.log(float(theirs[case.name, case.mode.value, result.record.candidate]))
+        inside += interval is not None and interval[0] <= other <= interval[1]
+    parity_s = seconds(*PARITY)
+    return (
+        f"of {wall_s:.0f} s, {seconds('candidate_spent_compile_s'):.0f} are compilation, "
+        f"{seconds('spent_measure_s'):.0f} timed rounds, {parity_s:.0f} parity ({parity_s / wall_s:.0%}). "
+        f"`benchmarks/dynamo` took {theirs_s:.0f} s in {len(rows)} processes in the same hour, so ours takes "
+        f"{wall_s / theirs_s:.2f} of its time; {inside} of its {len(known)} speedups lie in our intervals"
+    )
