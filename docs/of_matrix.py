@@ -30,7 +30,7 @@ def matrix() -> str:
     theirs = {(r["model"], r["mode"], r["backend"]): r["result"] for r in rows if r["test"] == "performance"}
     inside, known = 0, summarize(records).comparisons
     for result in known:
-        case, interval = result.record.job.case, result.estimate and result.estimate.interval
+        case, interval = result.record.job.case, result.estimate.interval if result.estimate else None
         other = math.log(float(theirs[case.name, case.mode.value, result.record.candidate]))
         inside += interval is not None and interval[0] <= other <= interval[1]
     parity_s = seconds(*PARITY)
