@@ -140,7 +140,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
 @pytest.mark.parametrize(
     "committed",
     [
-        *("c-cpu/expectations.md", "b-cpu/report.md"),
+        *("c-cpu/expectations.md", "b-cpu/report.md", "f-cpu/one-core.md"),
         *map(slow, ("c-cpu/batch/expectations.md", "c-cpu/llama-4/expectations.md", "a-cpu/report.md")),
         *map(slow, ("c-cpu/llama-5/expectations.md", "b-long-cpu/report.md")),
         *(slow(f"b-more-cpu/{run}/report.md") for run in ("digits", "subtraction", "seed-1", "seed-2")),
