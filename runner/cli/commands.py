@@ -31,8 +31,10 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
 
 
 def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
-    """The configuration whose plan is this job with these candidates."""
-    case = job.case
+    """The configuration whose plan is this job with these candidates. That of a start is of the whole job."""
+    case, protocol = job.case, job.protocol
+    if not (protocol.accuracy or protocol.performance):
+        protocol = replace(protocol, accuracy=True, performance=True)
     own = is_own_model(case.suite)
     # --only splits names at commas and strips spaces; a terminal shows a control character as an escape
     exact = "," not in case.name and case.name == case.name.strip() and case.name.isprintable()
@@ -57,7 +59,7 @@ def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
         sweep=axes_of(case),
         baseline_dtype=job.baseline_dtype,
         options=job.options,
-        protocol=replace(job.protocol, threads=None) if "threads" in case.at else job.protocol,
+        protocol=replace(protocol, threads=None) if "threads" in case.at else protocol,
         extras=job.extras,
     )
 

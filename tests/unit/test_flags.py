@@ -190,6 +190,8 @@ def plain(job: Job) -> Job:
     environments = tuple(dataclasses.replace(env, python="", torch="") for env in job.environments)
     parity = {"scaled": "noise"}.get(job.protocol.parity, job.protocol.parity)
     protocol = dataclasses.replace(job.protocol, parity=parity)
+    if not (protocol.accuracy or protocol.performance):  # a start, whose command is of the whole job
+        protocol = dataclasses.replace(protocol, accuracy=True, performance=True)
     return dataclasses.replace(job, environments=environments, unavailable={}, protocol=protocol)
 
 
