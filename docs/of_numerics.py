@@ -56,7 +56,7 @@ def cards() -> list[str]:
     models = dict.fromkeys(model for model, _, _ in known)
     rows = ((model, *(cell for dtype in PRECISIONS for cell in cells(model, dtype))) for model in models)
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    for dtype in PRECISIONS if records else ():
+    for dtype in PRECISIONS:
         pairs = [
             (plain.bit_equal, strict.bit_equal)
             for model in models

@@ -109,7 +109,7 @@ class Trajectories:
             with noise or nullcontext():
                 loss, _ = variant.step()
             self._resolution = torch.finfo(loss.dtype).eps
-            names = [n for n, p in variant.program.module.named_parameters() if p.grad is not None]
+            names = names or [n for n, p in variant.program.module.named_parameters() if p.grad is not None]
             rows.append((float(loss.detach()), _norm(variant) / variant.program.loss_scale))
             update()
             if step + 1 in self._places:

@@ -31,9 +31,9 @@ def job_command(job: Job, candidates: Sequence[str] | None = None) -> str:
 
 
 def config_of(job: Job, candidates: Sequence[str]) -> RunConfig:
-    """The configuration whose plan is this job with these candidates. That of a start is of the whole job."""
+    """The configuration whose plan is this job with these candidates."""
     case, protocol = job.case, job.protocol
-    if not (protocol.accuracy or protocol.performance):
+    if not (protocol.accuracy or protocol.performance):  # a compile start: no flags ask for it alone
         protocol = replace(protocol, accuracy=True, performance=True)
     own = is_own_model(case.suite)
     # --only splits names at commas and strips spaces; a terminal shows a control character as an escape
