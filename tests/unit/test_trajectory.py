@@ -94,7 +94,7 @@ def test_records_frames_and_reports_have_it() -> None:
     assert from_json(Record, to_json(record)) == record
     summary = summarize([record, make_record(make_job("MLP"))])
     (text,) = markdown.render(summary).values()
-    assert b"outside from step 41 (loss); the optimizer moves spare.weight, which has no gradient in" in text
+    assert b"outside from step 41 (loss); spare.weight has a gradient, which eager lacks" in text
     assert b"Training runs: 100 steps, adamw at a rate of 0.001, other batches in each step" in text
     row = summary.comparisons[0]
     assert row.value("trajectory_ratio") == pytest.approx(1e3)
