@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 from harness.backends import backend_names, backend_of, load_backend, why_unavailable
-from harness.backends.settings.in_force import plain_settings, set_from_outside
+from harness.backends.settings.in_force import plain_settings, set_from_outside, settings_in_force
 from harness.backends.shared import inductor
 from harness.backends.shared.contexts import around
 from harness.backends.shared.inductor import all_settings, packs_weights, regions_of
@@ -168,6 +169,10 @@ def test_settings_from_outside_are_read_from_torch(monkeypatch: Patch) -> None:
     plain_settings.cache_clear()
     monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")  # which torch reads once, when it is imported
     assert plain_settings("torch._inductor.config")["freezing"] is False
+    modules = {"allowed": {torch}}  # torch 2.1 has a setting like this, and cannot copy it
+    config = SimpleNamespace(_config=modules, get_config_copy=lambda: deepcopy(modules))
+    monkeypatch.setitem(sys.modules, "of_2_1", config)
+    assert settings_in_force("of_2_1") == modules
 
 
 def test_autotuning_that_the_models_code_asks_for_is_reported(monkeypatch: Patch) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,12 @@ def settings_in_force(name: str) -> Mapping[str, Any]:
 
 
 def _read(config: Any) -> Mapping[str, Any]:
-    # torch 2.0 has no get_config_copy
-    settings: Mapping[str, Any] = getattr(config, "get_config_copy", getattr(config, "to_dict", dict))()
-    return settings
+    # torch 2.0 has no get_config_copy; that of torch 2.1 cannot copy the modules that a setting has
+    read: Callable[[], Any] = getattr(config, "get_config_copy", getattr(config, "to_dict", dict))
+    try:
+        return dict(read())
+    except TypeError:
+        return dict(config._config)
 
 
 @cache

@@ -164,7 +164,8 @@ def table_data(summary: Summary) -> dict[str, Any]:
     model, *others = (c for c in columns().values() if c.header and c.name not in LEFT_OUT)
     every = (model, *(facet for facet in facets if facet.name in CONDITIONS), *others)
     texts = {column: [column.cell(row) for row in rows] for column in (*facets, *every)}
-    shown = [column for column in every if not column.drop or _says_something(column, {*texts[column]})]
+    says = {c: {*texts[c]} != {MISSING} and c.name not in IF_THEY_DIFFER for c in every}
+    shown = [c for c in every if not c.drop or says[c] or len({*texts[c]}) > 1]
     values = {facet: [*dict.fromkeys(texts[facet])] for facet in facets}
     places = {facet: {text: place for place, text in enumerate(values[facet])} for facet in facets}
     thresholds = {c.record.job.protocol.noise_threshold for c in rows}
@@ -194,10 +195,6 @@ def table_data(summary: Summary) -> dict[str, Any]:
         ],
         "means": list(_means(summary)),
     }
-
-
-def _says_something(column: Column[Result], texts: set[str]) -> bool:
-    return len(texts) > 1 or (texts != {MISSING} and column.name not in IF_THEY_DIFFER)
 
 
 def _means(summary: Summary) -> Iterator[dict[str, Any]]:
