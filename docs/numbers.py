@@ -164,7 +164,7 @@ def averages(numbers: Numbers) -> Iterator[dict[str, Any]]:
         }
 
 
-def csv(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def csv(rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> list[str]:
     """The lines of a table beside the records."""
     text: str = pd.DataFrame(rows).to_csv(index=False, float_format="%.4g")
     return text.splitlines()
@@ -183,9 +183,7 @@ def made_with(records: Iterable[Record]) -> str:
 
 def table(records: Iterable[Record]) -> list[str]:
     """The lines of the whole models' table of all numbers."""
-    rows = Numbers([*records]).data[OF_TABLE].sort_values(["suite", "name", "mode", "compiler"])
-    text: str = rows.to_csv(index=False, float_format="%.4g")
-    return text.splitlines()
+    return csv(Numbers([*records]).data[OF_TABLE].sort_values(["suite", "name", "mode", "compiler"]))
 
 
 def in_several_processes(records: Iterable[Record]) -> str:
@@ -456,9 +454,9 @@ def lines() -> dict[str, list[str]]:
     beside = [row.strip("| ").split(" | ") for row in tables.beside_headline([*explanations.values()])]
     explained, of_whole = whole_explained(explanations, whole, bf16)
     again = load_file(VERDICTS / "again.py").rows
-    z_inference, z_training, z_new, z_xeon = (
-        [*again(by_folder[first], records_below(second))][-1].split()[-1] for first, second in AGAIN
-    )
+    twice = [[*again(by_folder[first], records_below(second))] for first, second in AGAIN]
+    z_inference, z_training, z_new, z_xeon, z_passes = (lines[-1].split()[-1] for lines in twice)
+    bandwidth = twice[-1][-2].split()[-1]
     both = [*ways(whole, all_small, avx2, xeon, bf16)]
     parts = ((whole, WHOLE_NAME), (bf16, BFLOAT16_NAME), (all_small, SMALL_NAME))
     return {
@@ -476,12 +474,13 @@ def lines() -> dict[str, list[str]]:
             *(count, *of_whole, in_several_processes(of_float32)),
             f"standard deviation of z {z_inference} in inference, {z_training} in training, and {z_new}",
             f"an hour apart, by `--processes=auto`: {z_xeon}",
+            *(f"in inference by `--processes=auto`: {z_passes}", f"{bandwidth} of the first day's memory"),
             f"of {sum(counts)} at random, this default leaves {counts[-1]} open there",
             *(made_with([*of_float32, *further, *of_bfloat16]), made_with(records)),
             *(*sentences(small, all_small), small_explained(explanations, all_small), rules(older, records)),
             *regional(),
         ],
-        "docs/MEASURING.md": [of_matrix.matrix()],
+        "docs/MEASURING.md": [of_matrix.matrix(), of_matrix.main_job()],
         "docs/NUMERICS.md": [*of_numerics.cards(), *of_numerics.trajectories()],
         "docs/BIAS.md": [
             f"{smallest_to_largest(both, 'processor')} on another processor",
@@ -489,7 +488,8 @@ def lines() -> dict[str, list[str]]:
             f"{smallest_to_largest(both, 'size')} between the whole model",
         ],
         "results/verdicts-cpu/README.md": [
-            f"Of the {sum(counts)} models: faster/same/slower/open {'/'.join(map(str, counts))}"
+            *(f"{z_passes} in `whole-again-passes`", f"The jobs measured {bandwidth} of"),
+            f"Of the {sum(counts)} models: faster/same/slower/open {'/'.join(map(str, counts))}",
         ],
         "results/why-cpu/causes.csv": causes(explanations),
         "results/why-cpu/headline.csv": csv(dict(zip(OF_HEADLINE, row, strict=True)) for row in beside),

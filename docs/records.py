@@ -28,8 +28,9 @@ AGAIN = (
     (FLOAT32, VERDICTS / "whole-again-training"),
     (FLOAT32, VERDICTS / "whole-again-new"),
     (XEON / "ten", VERDICTS / "whole-training-xeon-again"),
+    (FLOAT32, VERDICTS / "whole-again-passes"),
 )
-"""Two runs of the same ten models each: in inference, then three times in training."""
+"""Two runs of the same ten models each: in inference, three times in training, in inference."""
 REGIONAL = ROOT / "results" / "regional-cpu"
 PROCESSES = ROOT / "results" / "processes-cpu"
 POOLED = "cpu"  # in place of the name of a processor

@@ -2,7 +2,7 @@
 
 *z*: the difference of the two log speedups of inductor over its standard error. The standard error of a speedup is
 half the width of its 95 % interval over 1.96; the interval has the variation between processes that is assumed
-today.
+today. *Memory bandwidth*: what the jobs have measured.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ def rows(headline: Iterable[Record], again: Iterable[Record]) -> Iterator[str]:
     first = _comparisons(
         record for record in headline if (record.job.case.name, record.job.case.mode) in second
     )
-    zs: list[float] = []
+    zs, rates = list[float](), list[float]()
     for key, comparison in second.items():
         before, today = first[key].estimate, comparison.estimate
         z = ""
         if before is not None and today is not None:
             zs.append((today.log - before.log) / math.hypot(_error(before), _error(today)))
             z = f"{zs[-1]:.1f}"
+            rates.append(_bandwidth(comparison) / _bandwidth(first[key]))
         yield f"| {key[0]} | {_text(first[key])} | {_text(comparison)} | {z} |"
+    yield f"memory bandwidth, again over first: {math.prod(rates) ** (1 / len(rates)):.2f}"
     yield f"standard deviation of z about 0: {math.sqrt(sum(z * z for z in zs) / len(zs)):.2f}"
 
 
@@ -48,6 +50,10 @@ def _error(estimate: PairedEstimate) -> float:
     assert estimate.interval is not None
     low, high = estimate.interval
     return (high - low) / 2 / Z_95
+
+
+def _bandwidth(comparison: Result) -> float:
+    return float(comparison.record.metrics.get("measured_bandwidth_bytes_per_s") or math.nan)
 
 
 def _text(comparison: Result) -> str:

@@ -41,7 +41,7 @@ SWITCHES = ("--inference", "--fixed-batch")
 QUICK = ("lcnet_050", "mnasnet_100", "MobileBertForMaskedLM")
 REPEATED = 2.0  # pooled deviations of published numbers by which ours may differ, beyond its interval
 BUILDS = ("sebotnet33ts_256",)  # whose two numbers are of two builds, before and after a regression
-NO_NUMBER = "no number"
+NO_NUMBER, TRIAL = "no number", " A trial: the figures mean nothing."
 KINDS = (HOLDS, FAILS, OPEN, NO_NUMBER)
 OVERALL = {"huggingface": "1.02 (2022), 1.15 (2023)", "timm_models": "1.10 (2022), 1.37 (2023)"}
 """The source's geometric means over all of its models: dev-discuss.pytorch.org 874 and 1117."""
@@ -153,22 +153,17 @@ def render(folder: Path) -> Report:
         for compiler, verdicts in judged.items()
     ]
     heads = ("model", "family", "published", "plain", "holds", "frozen weights", "holds")
+    trial = any(record.job.case.scale == "tiny" for record in records)
+    where = f"{environment_line(records[0].environment)}.{TRIAL if trial else ''}"
     blocks = [
         "# Study F: one core",
-        f"{len(lines)} of {len(models)} models with a published number have ours. {facts(records)}",
+        f"{len(lines)} of {len(models)} models with a published number have ours. {where}",
         *part("one-core", table(("compiler", *KINDS, "models"), counts)),
         table(("models", "n", "published", "plain", "frozen weights"), list(_means(models, ours))),
         table(heads, lines),
     ]
     missing = [f"{r.job.case.name}, {r.candidate}: {r.status.value}" for r in records if not r.status.passed]
     return Report(name="one-core.md", blocks=[*blocks, *(f"- {line}" for line in missing)], failures=missing)
-
-
-def facts(records: Sequence[Record]) -> str:
-    """One line on where the records were measured; a trial says so."""
-    trial = any(record.job.case.scale == "tiny" for record in records)
-    note = " A trial: the figures mean nothing." if trial else ""
-    return f"{environment_line(records[0].environment)}.{note}"
 
 
 def estimates(records: Sequence[Record]) -> Mapping[tuple[str, str], Estimate]:
