@@ -169,10 +169,10 @@ def test_settings_from_outside_are_read_from_torch(monkeypatch: Patch) -> None:
     plain_settings.cache_clear()
     monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")  # which torch reads once, when it is imported
     assert plain_settings("torch._inductor.config")["freezing"] is False
-    modules = {"allowed": {torch}}  # torch 2.1 has a setting like this, and cannot copy it
-    config = SimpleNamespace(_config=modules, get_config_copy=lambda: deepcopy(modules))
+    settings = {"freezing": True, "allowed": {torch}}  # torch 2.1 cannot copy a setting like the second
+    config = SimpleNamespace(_config=settings, get_config_copy=lambda: deepcopy(settings))
     monkeypatch.setitem(sys.modules, "of_2_1", config)
-    assert settings_in_force("of_2_1") == modules
+    assert settings_in_force("of_2_1") == {"freezing": True}
 
 
 def test_autotuning_that_the_models_code_asks_for_is_reported(monkeypatch: Patch) -> None:

@@ -42,12 +42,12 @@ def settings_in_force(name: str) -> Mapping[str, Any]:
 
 
 def _read(config: Any) -> Mapping[str, Any]:
-    # torch 2.0 has no get_config_copy; that of torch 2.1 cannot copy the modules that a setting has
+    # torch 2.0 has no get_config_copy; that of 2.1 cannot copy its set of modules, to which torch itself adds
     read: Callable[[], Any] = getattr(config, "get_config_copy", getattr(config, "to_dict", dict))
     try:
         return dict(read())
     except TypeError:
-        return dict(config._config)
+        return {key: value for key, value in config._config.items() if not isinstance(value, set)}
 
 
 @cache
