@@ -14,7 +14,6 @@ from runner.store.record_file import read_records
 
 FOLDER = ROOT / "results" / "matrix-cpu" / "beside-dynamo"
 MAIN_JOB = ROOT / "results" / "main-job-auto-cpu" / "records.jsonl.gz"
-PARITY = ("spent_eager_s", "spent_fp64_s", "candidate_spent_check_s")
 
 
 def matrix() -> str:
@@ -37,7 +36,7 @@ def matrix() -> str:
         case, interval = result.record.job.case, result.estimate.interval if result.estimate else None
         other = math.log(float(theirs[case.name, case.mode.value, result.record.candidate]))
         inside += interval is not None and interval[0] <= other <= interval[1]
-    parity_s = seconds(*PARITY)
+    parity_s = seconds("spent_eager_s", "spent_fp64_s", "candidate_spent_check_s")
     return (
         f"of {wall_s:.0f} s, {seconds('candidate_spent_compile_s'):.0f} are compilation, "
         f"{seconds('spent_measure_s'):.0f} timed rounds, {parity_s:.0f} parity ({parity_s / wall_s:.0%}). "

@@ -43,6 +43,7 @@ REPEATED = 2.0  # pooled deviations of published numbers by which ours may diffe
 BUILDS = ("sebotnet33ts_256",)  # whose two numbers are of two builds, before and after a regression
 NO_NUMBER, TRIAL = "no number", " A trial: the figures mean nothing."
 KINDS = (HOLDS, FAILS, OPEN, NO_NUMBER)
+Estimates = Mapping[tuple[str, str], Estimate]
 OVERALL = {"huggingface": "1.02 (2022), 1.15 (2023)", "timm_models": "1.10 (2022), 1.37 (2023)"}
 """The source's geometric means over all of its models: dev-discuss.pytorch.org 874 and 1117."""
 
@@ -126,9 +127,8 @@ def run(options: OneCoreOptions, _: Sequence[str], more: Sequence[str]) -> Path:
 
 def is_of(folder: Path) -> bool:
     """Whether the folder is a run of this study: of the program, with these compilers at batch 1."""
-    if not stored(folder / RECORDS).is_file() or is_journal(folder):
-        return False
-    records = read_run(stored(folder / RECORDS)).records
+    there = stored(folder / RECORDS).is_file() and not is_journal(folder)
+    records = read_run(stored(folder / RECORDS)).records if there else ()
     return any(set(COMPILERS) <= set(record.job.candidates) for record in records)
 
 
@@ -148,11 +148,14 @@ def render(folder: Path) -> Report:
             cells += [estimate_text(estimate) if estimate else "-", verdict]
         if (model.model, PLAIN) in ours or (model.model, FROZEN) in ours:
             lines.append([model.model, model.family, model.text(), *cells])
-    counts = [
-        [compiler, *(str(verdicts.count(kind)) for kind in KINDS), str(len(verdicts))]
-        for compiler, verdicts in judged.items()
+    counts = [[name, *(str(of.count(kind)) for kind in KINDS), str(len(of))] for name, of in judged.items()]
+    others = [(file.parent.name, estimates(read_run(file).records)) for file in folder.glob(f"*/{RECORDS}*")]
+    varied = [
+        [model, models[model].text(), compiler, condition, estimate_text(estimate)]
+        for condition, under in others
+        for (model, compiler), estimate in under.items()
+        if model in models
     ]
-    heads = ("model", "family", "published", "plain", "holds", "frozen weights", "holds")
     trial = any(record.job.case.scale == "tiny" for record in records)
     where = f"{environment_line(records[0].environment)}.{TRIAL if trial else ''}"
     blocks = [
@@ -160,23 +163,21 @@ def render(folder: Path) -> Report:
         f"{len(lines)} of {len(models)} models with a published number have ours. {where}",
         *part("one-core", table(("compiler", *KINDS, "models"), counts)),
         table(("models", "n", "published", "plain", "frozen weights"), list(_means(models, ours))),
-        table(heads, lines),
+        table(("model", "family", "published", "plain", "holds", "frozen weights", "holds"), lines),
+        "## The same models under other conditions" if varied else "",
+        table(("model", "published", "compiler", "condition", "ours"), sorted(varied)) if varied else "",
     ]
     missing = [f"{r.job.case.name}, {r.candidate}: {r.status.value}" for r in records if not r.status.passed]
     return Report(name="one-core.md", blocks=[*blocks, *(f"- {line}" for line in missing)], failures=missing)
 
 
-def estimates(records: Sequence[Record]) -> Mapping[tuple[str, str], Estimate]:
+def estimates(records: Sequence[Record]) -> Estimates:
     """(model, compiler) -> the speedup, of what passed parity."""
-    passed = (r for r in compare(records) if r.record.status.passed and r.estimate is not None)
-    return {
-        (r.record.job.case.name, r.record.candidate): r.estimate for r in passed if r.estimate is not None
-    }
+    passed = [result for result in compare(records) if result.record.status.passed]
+    return {(r.record.job.case.name, r.record.candidate): r.estimate for r in passed if r.estimate}
 
 
-def _means(
-    models: Mapping[str, Published], ours: Mapping[tuple[str, str], Estimate]
-) -> Iterable[Sequence[str]]:
+def _means(models: Mapping[str, Published], ours: Estimates) -> Iterable[Sequence[str]]:
     """Geometric means of the models that have all three numbers; the source's own are of all its models."""
     whole = [m for m in models.values() if all((m.model, c) in ours for c in COMPILERS)]
     groups = defaultdict[str, list[Published]](list)

@@ -170,3 +170,8 @@ def test_the_study_of_one_core_measures_what_was_published_and_reports_it(tmp_pa
     text = one_core.render(tmp_path).text
     assert "1 of 64 models with a published number have ours" in text
     assert "| lcnet_050 | image, convolution | 1.44 (2023) |" in " ".join(text.split())
+    assert "conditions" not in text
+    (tmp_path / "jemalloc").mkdir()
+    append_record(tmp_path / "jemalloc" / "records.jsonl", make_record(job, one_core.PLAIN))
+    text = " ".join(one_core.render(tmp_path).text.split())
+    assert "| lcnet_050 | 1.44 (2023) | inductor | jemalloc |" in text
