@@ -177,9 +177,10 @@ def committed() -> Iterator[tuple[Path, dict[str, Any]]]:
         with opened(path) as file:
             records = [*map(json.loads, file)]
         for record in records:
-            if record.get("job", {}).get("case", {}).get("folder"):
-                continue  # its command needs the checkout of suite torchbench
-            if record.get("job", {}).get("extras", {}).get("allocator") == "both":
+            job = record.get("job", {})
+            if job.get("case", {}).get("folder") or job.get("own_compilers"):
+                continue  # its command needs the checkout of suite torchbench, or the user's file
+            if job.get("extras", {}).get("allocator") == "both":
                 continue  # that flag is gone; the records still open
             if "reproduce" in record:  # records of studies have none
                 yield path, record
